@@ -193,7 +193,8 @@ def configuration_checks() -> str:
         releases = f"from {check.first}" if check.before is None else f"{check.first} until before {check.before}"
         rows.append((check.dest, releases, check.refusal))
     for dest, releases, function in sorted(rows, key=lambda row: row[0]):
-        problem = " ".join((function.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+        summary = " ".join((function.__doc__ or "").split("\n\n")[0].split())
+        problem = summary.partition(" None ")[0].replace("|", "\\|")  # the next sentence says when a check passes
         out.append(f"| `--{dest.replace('_', '-')}` | {releases} | {problem} |")
     return "\n".join(out) + "\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
-from podfit.kube.path import is_object
+from podfit.kube.path import FieldPath, is_object
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty
 from podfit.vllm import release
@@ -135,6 +135,21 @@ def in_file(engine: Engine, index: int) -> str:
     words = engine.command.words
     config = 0 <= index < len(words) and words[index].text.partition("=")[0] == "--config"
     return f", in {engine.args.written.get('config')}" if config else ""
+
+
+BACKEND_VARIABLE = Release(0, 10, 1), Release(0, 14, 99)
+"""vLLM rejects a VLLM_ATTENTION_BACKEND that is not a backend's name (read in vLLM 0.10.1.1 … 0.12
+attention/selector.py, 0.13 and 0.14.1 envs.py). Earlier releases choose another backend; later ones ignore the
+variable."""
+
+
+def variable_at(engine: Engine, name: str) -> FieldPath:
+    """Where a variable is set: the entry of `env`, else the command."""
+    value = engine.field("env")
+    for number, entry in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(entry, dict) and entry.get("name") == name:
+            return engine.at("env", number, "value") if "value" in entry else engine.at("env", number)
+    return engine.command.path
 
 
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from podfit.base.lazy import regex
 from podfit.vllm import gpu, release
@@ -37,3 +37,8 @@ def is_on_processors(image: object, requested: Requested, args: EngineArgs, env:
 def is_gpu(resource: str) -> bool:
     """True if a device resource is of GPUs, not of TPUs, Gaudis or Neuron cores."""
     return resource.startswith(_GPUS) or "gpu" in resource
+
+
+def with_capability(gpus: Iterable[gpu.Gpu]) -> str:
+    """The GPUs with their compute capabilities, for people: "Tesla T4 (7.5) or NVIDIA L4 (8.9)"."""
+    return " or ".join(f"{product.name} ({'.'.join(map(str, product.compute_capability or ()))})" for product in gpus)

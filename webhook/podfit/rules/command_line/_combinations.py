@@ -28,7 +28,7 @@ V0_CHUNKS_ABOVE = 32768
 def batches(engine: Engine) -> Iterator[Finding]:
     """A batch that is smaller than the sequences or, without chunked prefill, than the context length that are given.
 
-    vLLM 0.4 … 0.33 SchedulerConfig. Defaults are in the rows below."""
+    vLLM 0.4 … 0.33 SchedulerConfig. Only a batch above 0 that is given; the rows of `CHECKS` have the defaults."""
     tokens, seqs = number(engine, "max_num_batched_tokens"), number(engine, "max_num_seqs")
     longest = number(engine, "max_model_len")
     if tokens is None or tokens <= 0:
@@ -45,7 +45,7 @@ def batches(engine: Engine) -> Iterator[Finding]:
             rests_on=("model",),
             suggestions=(change.flags(f"--max-num-seqs {tokens}"), f"--max-num-batched-tokens {seqs} or more"),
         )
-    if longest is not None and 0 < tokens < longest and _unchunked(engine, longest):
+    if longest is not None and tokens < longest and _unchunked(engine, longest):
         yield Finding(
             path=path,
             message=f"--max-num-batched-tokens {tokens:,} is smaller than --max-model-len {longest:,}, and without "
@@ -61,7 +61,8 @@ def batches(engine: Engine) -> Iterator[Finding]:
 
 
 def _unchunked(engine: Engine, longest: int) -> bool:
-    """True if chunked prefill is certainly off."""
+    """True if chunked prefill is certainly off: by its argument, or by V0's default for a context of `longest` tokens.
+    False if that is unknown."""
     if "enable_chunked_prefill" in engine.args.unresolved:
         return False
     given, release = engine.args.given.get("enable_chunked_prefill"), engine.release
@@ -76,7 +77,8 @@ def _unchunked(engine: Engine, longest: int) -> bool:
 
 
 def _seqs(it: Given) -> str | None:
-    """--max-num-seqs above the default --max-num-batched-tokens (V1), which is 256 or more, or the context."""
+    """--max-num-seqs above the default --max-num-batched-tokens (V1), which is 256 or more, or the context. None in V0,
+    and if the batch is given (`batches` reports that)."""
     if "max_num_batched_tokens" in it.args:
         return None  # `batches` has it
     if 0 < it.number("max_num_seqs", 0) <= min(256, it.number("max_model_len", 0)):
@@ -89,7 +91,8 @@ def _seqs(it: Given) -> str | None:
 
 
 def _usual_seqs(it: Given) -> str | None:
-    """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger."""
+    """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger. None in
+    V0, if --max-num-seqs is given, for a pooling model, and without chunked prefill."""
     held = it.settings
     if "max_num_seqs" in it.args or not held.v1 or held.batch.max_num_batched_tokens >= held.batch.max_num_seqs:
         return None
@@ -100,14 +103,16 @@ def _usual_seqs(it: Given) -> str | None:
 
 
 def _may_pool(it: Given) -> str | None:
-    """A pooler without chunks takes a batch of the context instead: vLLM 0.9.2 _set_default_args_v1, 0.8.5 in V0."""
+    """The reason why the model may be a pooler, which without chunks takes a batch of the context instead (vLLM 0.9.2
+    _set_default_args_v1, 0.8.5 in V0). None if --task or --runner is generate."""
     if "generate" in (it.args.get("task"), it.args.get("runner")):
         return None
     return "the model's repository may have files that make it a pooling model (modules.json)"
 
 
 def _prompt_exceeds_batch(it: Given) -> str | None:
-    """A batch that is smaller than the longest prompt, where a prompt is not read in chunks."""
+    """A batch that is smaller than the longest prompt, where a prompt is not read in chunks. None with chunks, in V0,
+    if the context is unknown, and if `batches` reports it."""
     settings, length = it.settings, it.resolved.budget.max_model_len
     if settings.batch.chunked or not settings.v1 or not length or settings.batch.max_num_batched_tokens >= length:
         return None
@@ -121,7 +126,8 @@ def _prompt_exceeds_batch(it: Given) -> str | None:
 
 
 def _lookahead(it: Given) -> str | None:
-    """LoRA with speculative tokens that do not fit into a batch."""
+    """LoRA with speculative tokens that do not fit into a batch. None without --enable-lora, or without a number of
+    speculative tokens."""
     value = it.args.get("speculative_config")
     tokens = value.get("num_speculative_tokens") if isinstance(value, Mapping) else None
     held = it.settings
@@ -137,14 +143,15 @@ def _lookahead(it: Given) -> str | None:
 
 
 def _aligned_states(it: Given) -> bool:
-    """True if prefix caching keeps the states of the model's layers in the mode "align"."""
+    """True if prefix caching keeps the states of the model's layers in the mode "align". False without prefix caching,
+    if that is unknown, and for a model without state layers."""
     if not it.prefix_caching or not kv_releases.keeps_states(it.model):
         return False
     return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
 
 
 def _state_chunks(it: Given) -> str | None:
-    """Prefix caching of states without chunked prefill."""
+    """Prefix caching of states without chunked prefill. None with chunks, and without `_aligned_states`."""
     if it.settings.batch.chunked or not _aligned_states(it):
         return None
     default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
@@ -153,7 +160,7 @@ def _state_chunks(it: Given) -> str | None:
 
 def _state_step(it: Given) -> str | None:
     """A step, or a part of a prompt, that is shorter than a block of states, where states are cached at the end of a
-    step."""
+    step. None without `_aligned_states`, and if the block's length is unknown."""
     if not _aligned_states(it):
         return None
     block, part = state_block(it.model, it.settings), it.number("long_prefill_token_threshold", 0)
@@ -174,14 +181,14 @@ def _block_depends(arguments: Given) -> str:
 
 
 def _state_drafts(it: Given) -> str | None:
-    """Prefix caching of states with speculative decoding."""
+    """Prefix caching of states with speculative decoding. None without --speculative-config or `_aligned_states`."""
     if not it.args.get("speculative_config") or not _aligned_states(it):
         return None
     return f"prefix caching of the state layers of {it.model.id} does not work with speculative decoding"
 
 
 def _long_prompt(it: Given) -> str | None:
-    """A threshold of long prompts above the context length."""
+    """A threshold of long prompts above the context length. None if the context length is unknown."""
     threshold, length = it.number("long_prefill_token_threshold", 0), it.resolved.budget.max_model_len
     if not length or threshold <= length:
         return None
@@ -189,14 +196,14 @@ def _long_prompt(it: Given) -> str | None:
 
 
 def _partial_prefills(it: Given) -> str | None:
-    """Concurrent partial prefills, which V1 does not support."""
+    """Concurrent partial prefills, which V1 does not support. None if both numbers are 1, the default."""
     counts = {dest: it.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
     wrong = [f"--{dest.replace('_', '-')} {count}" for dest, count in counts.items() if count != 1]
     return f"{' and '.join(wrong)}: concurrent partial prefills are not supported" if wrong else None
 
 
 def _long_partial_prefills(it: Given) -> str | None:
-    """More long partial prefills than partial prefills, or none."""
+    """More long partial prefills than partial prefills, or fewer than 1. None in between."""
     several, long = it.number("max_num_partial_prefills"), it.number("max_long_partial_prefills")
     return None if 1 <= long <= several else f"--max-long-partial-prefills {long} is not within 1 … {several}"
 
@@ -204,24 +211,26 @@ def _long_partial_prefills(it: Given) -> str | None:
 # ── Parallelism ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
+"""All-to-all backends with dual-batch overlap (vLLM 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py)."""
 
 
 def _eplb_without_experts(it: Given) -> str | None:
-    """Balanced experts without expert parallelism."""
+    """Balanced experts without expert parallelism. None without --enable-eplb."""
     if not it.args.get("enable_eplb") or it.args.get("enable_expert_parallel"):
         return None
     return "--enable-eplb balances experts, and needs --enable-expert-parallel"
 
 
 def _eplb_alone(it: Given) -> str | None:
-    """Balanced experts on a single rank."""
+    """Balanced experts on a single rank. None without --enable-eplb, and without expert parallelism, which
+    `_eplb_without_experts` reports."""
     if not it.args.get("enable_eplb") or not it.args.get("enable_expert_parallel") or it.experts > 1:
         return None
     return "--enable-eplb needs tensor or data parallelism, and there is one rank"
 
 
 def _two_batches(it: Given) -> str | None:
-    """Dual-batch overlap with an all-to-all backend that does not have it."""
+    """Dual-batch overlap with an all-to-all backend that does not have it. None without --enable-dbo."""
     backend = it.settings.kernels.all2all
     if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
         return None
@@ -233,7 +242,8 @@ WITHIN_PREFILL = Release(0, 26)
 
 
 def _context_ranks(it: Given) -> str | None:
-    """Tensor-parallel ranks that context-parallel ranks do not divide."""
+    """Tensor-parallel ranks that context-parallel ranks do not divide. None for a size below 1, and from
+    `WITHIN_PREFILL` on with prefill context parallelism, whose ranks count too."""
     tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
     if dcp < 1 or tp % dcp == 0:
         return None
@@ -243,7 +253,8 @@ def _context_ranks(it: Given) -> str | None:
 
 
 def _context_heads(it: Given) -> str | None:
-    """Context-parallel ranks that do not fit the model's key-value heads."""
+    """Context-parallel ranks that do not fit the model's key-value heads. None for latent attention (MLA), for unknown
+    heads, and for a size that `_context_ranks` checks."""
     tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
     heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
     if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
@@ -261,7 +272,8 @@ def _context_heads(it: Given) -> str | None:
 
 
 def _stages(it: Given) -> str | None:
-    """Pipeline stages of an encoder, which vLLM cannot cut."""
+    """Pipeline stages of an encoder, which vLLM cannot cut. None for one stage, and outside of vLLM's own
+    implementation."""
     if it.parallel.pp < 2 or not it.in_vllm:
         return None
     if not any(architecture.startswith(ENCODER_ARCHITECTURES) for architecture in it.model.architectures):
@@ -270,20 +282,21 @@ def _stages(it: Given) -> str | None:
 
 
 def _asynchronous_stages(it: Given) -> str | None:
-    """Asynchronous scheduling with pipeline stages."""
+    """Asynchronous scheduling with pipeline stages. None without --async-scheduling, and for one stage."""
     if not it.args.get("async_scheduling") or it.parallel.pp < 2:
         return None
     return f"--async-scheduling does not work with --pipeline-parallel-size {it.parallel.pp}"
 
 
 def _local_ranks(it: Given) -> str | None:
-    """More local data-parallel ranks than data-parallel ranks."""
+    """More local data-parallel ranks than data-parallel ranks. None if they are enough."""
     size, local = it.parallel.dp, it.number("data_parallel_size_local")
     return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
 
 
 def _no_ranks(it: Given) -> str | None:
-    """A number of data-parallel ranks below 1, from which that of local ranks is taken."""
+    """A number of data-parallel ranks below 1, from which that of local ranks is taken. None if the local ranks are
+    given, and on several nodes."""
     size = it.number("data_parallel_size")
     if size >= 1 or "data_parallel_size_local" in it.args or it.number("nnodes") > 1:
         return None
@@ -291,7 +304,8 @@ def _no_ranks(it: Given) -> str | None:
 
 
 def _rank(it: Given) -> str | None:
-    """A data-parallel rank outside of the size."""
+    """A data-parallel rank outside of the size. None if several ranks get theirs from the nodes or an external
+    launcher."""
     size, rank = it.parallel.dp, it.number("data_parallel_rank", 0)
     if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
         return None  # vLLM takes the rank from elsewhere
@@ -305,11 +319,12 @@ BY_NODE = Release(0, 11, 1)
 
 
 def _hybrid(it: Given) -> str | None:
-    """Hybrid load balancing without the number of local ranks."""
+    """Hybrid load balancing without the number of local ranks. None on a headless node, if another argument gives the
+    ranks, and from `BY_NODE` on for several nodes."""
     if not it.args.get("data_parallel_hybrid_lb") or it.args.get("headless"):
         return None
-    texts = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
-    if any(it.args.get(text) is not None for text in texts):
+    givers = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
+    if any(it.args.get(dest) is not None for dest in givers):
         return None
     if it.settings.release >= BY_NODE and it.number("nnodes") > 1:
         return None
@@ -317,7 +332,8 @@ def _hybrid(it: Given) -> str | None:
 
 
 def _external(it: Given) -> str | None:
-    """External load balancing without the rank of this process."""
+    """External load balancing without the rank of this process. None if the rank is given, and if several nodes give
+    the ranks."""
     if not it.args.get("data_parallel_external_lb") or it.args.get("data_parallel_rank") is not None:
         return None
     if it.number("nnodes") > 1 and it.parallel.dp > 1:
@@ -326,7 +342,8 @@ def _external(it: Given) -> str | None:
 
 
 def _redundant(it: Given) -> str | None:
-    """Redundant experts that nothing balances."""
+    """Redundant experts that nothing balances. None with --enable-eplb, and if neither --num-redundant-experts nor
+    --eplb-config sets a number."""
     config = it.args.get("eplb_config")
     count = config.get("num_redundant_experts") if isinstance(config, Mapping) else None
     count = it.number("num_redundant_experts", 0) or count
@@ -336,7 +353,8 @@ def _redundant(it: Given) -> str | None:
 
 
 def _prefetch(it: Given) -> str | None:
-    """Layers that are prefetched in groups of none."""
+    """A group of prefetched layers that is smaller than the number of its layers to offload. None without prefetching:
+    another backend, and no group size above 0."""
     size, each = it.number("offload_group_size", 0), it.number("offload_num_in_group", 1)
     if it.args.get("offload_backend") != "prefetch" and size <= 0:
         return None
@@ -346,7 +364,7 @@ def _prefetch(it: Given) -> str | None:
 
 
 def _nodes(it: Given) -> str | None:
-    """Nodes that do not divide the ranks, or a node rank outside of them."""
+    """Nodes that do not divide the ranks, or a node rank outside of them. None for fewer than two nodes."""
     nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.parallel
     world = cut.world_size * cut.dp
     if nodes < 2:

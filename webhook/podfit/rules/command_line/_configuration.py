@@ -57,6 +57,7 @@ class Given:
 
     @cached_property
     def _values(self) -> Mapping[str, Any]:
+        """Argument → the value that vLLM will use; None if unknown."""
         known = self.gpu is not None or self.engine.facts.gpu_memory is not None
         return resolved.values(self.resolved, self.engine.args, self.model, self.gpu, known=known)
 
@@ -99,7 +100,7 @@ class Check(NamedTuple):
     """One check of vLLM's."""
 
     dest: str
-    """The argument that it rejects; asked only if this is given."""
+    """The argument that it rejects; evaluated only if this is given."""
     first: Release
     before: Release | None
     """The first release that rejects it, and the first one that does not; None if the newest that was read does."""
@@ -123,26 +124,30 @@ def number(engine: Engine, dest: str) -> int | None:
 
 
 def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
-    """The findings of `checks` for an engine whose release and model are known: values that vLLM's configuration
-    rejects."""
+    """The findings on values that vLLM's configuration rejects on every GPU that the container may get.
+
+    None if the release or the model is unknown, and from a check that needs an unknown GPU or an argument of unknown
+    value."""
     given, release = engine.args.given, engine.release
     if release is None or engine.model is None:
         return
     items = [check for check in checks if _applies(check, release)]
     if not items or engine.command.own_flags:
-        return
+        return  # a wrapper around vLLM may change the arguments
     gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
-    answers = [Given(engine, given, engine.model.value, release, gpu) for gpu in gpus or (None,)]
+    inputs = [
+        Given(engine=engine, args=given, model=engine.model.value, release=release, gpu=gpu) for gpu in gpus or (None,)
+    ]
     for check in items:
         if check.of_gpu and not gpus:
             continue
         try:
-            refusals = [check.refusal(answer) for answer in answers]
+            refusals = [check.refusal(it) for it in inputs]
         except UnresolvedError:
             continue
         if None in refusals:
             continue
-        unknown = check.unknown(answers[0]) if check.unknown else None
+        unknown = check.unknown(inputs[0]) if check.unknown else None
         doubt = unknown or _doubt(engine, check)
         yield Finding(
             path=engine.argument(check.dest),
@@ -155,6 +160,7 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
 
 
 def _applies(check: Check, release: Release) -> bool:
+    """True if the release has the check."""
     return check.first <= release and (check.before is None or release < check.before)
 
 

@@ -38,9 +38,9 @@ EAGLE3_TARGETS = (
     "llama", "qwen", "minicpm", "gpt_oss", "hunyuan_vl", "hunyuan_v1_dense", "afmoe", "nemotron_h", "deepseek_v2",
     "deepseek_v3", "kimi_k2", "kimi_k25", "minimax_m2", "gemma4", "laguna",
 )  # fmt: skip
-"""Parts of the model types that some release takes (vLLM 0.11 … 0.21 _verify_args); 0.11 takes the first four."""
-FIRST_TARGETS = EAGLE3_TARGETS[:4]
-MORE_TARGETS = Release(0, 11, 1)
+"""Parts of the model types that some release takes (vLLM 0.11 … 0.21 _verify_args)."""
+FIRST_TARGETS, MORE_TARGETS = EAGLE3_TARGETS[:4], Release(0, 11, 1)
+"""The first four, which 0.11 takes, and the first release that takes more."""
 DRAFT_MODELS = Release(0, 15)
 """Since then V1 drafts with plain models (vLLM 0.10.0 … 0.15.0 config/speculative.py, engine/arg_utils.py,
 v1/worker/gpu_model_runner.py; V0 without speculative decoding in 0.10: platforms/cuda.py)."""
@@ -48,14 +48,15 @@ METHOD_BY_MODEL = Release(0, 17)
 """Since then a model without a method drafts as `draft_model` (vLLM 0.15.1 … 0.17.0 config/speculative.py)."""
 
 
-def _of(it: Given) -> Mapping[str, Any]:
-    """The given object, or an empty one if its class rejects it: then `invalid-flag-value` or `unknown-config-key` has
-    the cause."""
-    config, release = it.args.get("speculative_config"), it.settings.release
+def _config(it: Given) -> Mapping[str, Any]:
+    """The given object. Empty if --spec-method and its like change it, and if its class rejects it, which
+    `invalid-flag-value` or `unknown-config-key` reports."""
+    dest, release = "speculative_config", it.settings.release
+    config = it.args.get(dest)
     if not isinstance(config, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
         return {}
-    refused = (settings.unknown_keys, settings.bad_values)
-    return {} if any(refusal for ask in refused for refusal in ask("speculative_config", config, release)) else config
+    is_refused = any(settings.unknown_keys(dest, config, release)) or any(settings.bad_values(dest, config, release))
+    return {} if is_refused else config
 
 
 def _check(
@@ -65,10 +66,11 @@ def _check(
     change: Suggestion,
     unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
-    """A check of the speculative config for releases from `release` to before `until`."""
+    """A check of the speculative config for releases from `release` to before `until`. `refusal` gets the object of
+    `_config`, its keys with underscores, unless that is empty."""
 
     def speculative_problem(it: Given) -> str | None:
-        entries = {key.replace("-", "_"): value for key, value in _of(it).items()}
+        entries = {key.replace("-", "_"): value for key, value in _config(it).items()}
         problem = refusal(it, entries) if entries else None
         return f"--speculative-config: {problem}" if problem else None
 
@@ -85,7 +87,7 @@ def _method(obj: Mapping[str, Any]) -> str:
 
 
 def _no_token_count(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A method that needs num_speculative_tokens, without it."""
+    """A method that needs num_speculative_tokens, without it. None for methods that may not need it."""
     method = _method(obj)
     if obj.get("num_speculative_tokens") is not None:
         return None
@@ -98,7 +100,7 @@ def _no_token_count(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _no_drafter(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A method that needs a draft model, without one."""
+    """A method that needs a draft model, without one. None without num_speculative_tokens, and for `WITHOUT_MODEL`."""
     method = _method(obj)
     if obj.get("num_speculative_tokens") is None or obj.get("model") or method in WITHOUT_MODEL:
         return None
@@ -106,7 +108,7 @@ def _no_drafter(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _lookup_range(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """An n-gram range whose minimum is above its maximum."""
+    """An n-gram range whose minimum is above its maximum. None for other methods, and unless both are given."""
     least, most = obj.get("prompt_lookup_min"), obj.get("prompt_lookup_max")
     if _method(obj) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
         return None
@@ -114,7 +116,7 @@ def _lookup_range(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _disabled(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A batch size below 2 from which speculation is off."""
+    """A batch size below 2 from which speculation is off. None if it is not given."""
     size = obj.get("disable_by_batch_size")
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
 
@@ -124,7 +126,8 @@ DRAFTER_NAMES = ("eagle-", "eagle3", "dflash", "dspark")
 
 
 def _is_of_another_method(drafter: object) -> bool:
-    """True if vLLM may find by the drafter's name or config.json that it is not a plain model."""
+    """True if vLLM may find by the drafter's name or config.json that it is not a plain model; False if none is
+    named."""
     if not isinstance(drafter, str):
         return False
     known = model_of_name(drafter)
@@ -142,19 +145,21 @@ def _is_draft_model(it: Given, obj: Mapping[str, Any]) -> bool:
 
 
 def _draft_model(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet."""
+    """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet. None
+    without a plain draft model."""
     return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, obj) else None
 
 
 def _no_method(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A draft model without its method."""
+    """A draft model without its method. None with a method, and without a plain draft model."""
     named = _method(obj) or not _is_draft_model(it, obj)
     return None if named else f'vLLM {it.settings.release} takes a draft model with "method": "draft_model" only'
 
 
 def _unknown_drafter(it: Given) -> str | None:
-    """Its config.json may name another method (`medusa`, `mlp_speculator`, MTP), which vLLM then takes."""
-    name = str(_of(it).get("model"))
+    """The reason why the drafter's config.json is unknown: it may name another method (`medusa`, `mlp_speculator`,
+    MTP), which vLLM then takes. None for a model of the catalog under its own name."""
+    name = str(_config(it).get("model"))
     known = model_of_name(name)
     published = known is not None and by_id(known.value.id) is not None
     if known and published and last_part(name) == last_part(known.value.id):
@@ -163,7 +168,8 @@ def _unknown_drafter(it: Given) -> str | None:
 
 
 def _next_tokens(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """The method mtp for a model that predicts no further tokens."""
+    """The method mtp for a model that predicts no further tokens. None with a draft model, and if the model is not of a
+    family in `NO_MTP`."""
     kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
     if _method(obj) != "mtp" or obj.get("model") or obj.get("num_speculative_tokens") is None:
         return None
@@ -173,7 +179,7 @@ def _next_tokens(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _unsupported_target(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """EAGLE3 for a model type that the release does not support."""
+    """EAGLE3 for a model type that the release does not support. None for other methods."""
     kind = str(it.model.config.get("model_type") or it.model.model_type)
     taken = FIRST_TARGETS if it.settings.release < MORE_TARGETS else EAGLE3_TARGETS
     if _method(obj) != "eagle3" or any(part in kind for part in taken):
@@ -182,7 +188,7 @@ def _unsupported_target(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _drafter_ranks(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A draft model's tensor-parallel size other than 1 or the model's own."""
+    """A draft model's tensor-parallel size other than 1 or the model's own. None without a draft model or a size."""
     ranks, tp = obj.get("draft_tensor_parallel_size"), it.parallel.tp
     if not obj.get("model") or _method(obj) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
@@ -190,7 +196,8 @@ def _drafter_ranks(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _vocabulary(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """A draft model with a vocabulary of another size."""
+    """A draft model with a vocabulary of another size. None if a size is unknown, and if the drafter may be of another
+    method."""
     name = obj.get("model")
     if _method(obj) not in ("draft_model", "") or not isinstance(name, str) or obj.get("use_heterogeneous_vocab"):
         return None
@@ -202,12 +209,12 @@ def _vocabulary(it: Given, obj: Mapping[str, Any]) -> str | None:
 
 
 def _asynchronous(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """Speculation with asynchronous scheduling."""
+    """Speculation with asynchronous scheduling. None without --async-scheduling."""
     return "it does not go with --async-scheduling" if it.args.get("async_scheduling") else None
 
 
 def _asynchronous_ngram(it: Given, obj: Mapping[str, Any]) -> str | None:
-    """N-grams or suffixes with asynchronous scheduling."""
+    """N-grams or suffixes with asynchronous scheduling. None for other methods, and without --async-scheduling."""
     if not it.args.get("async_scheduling") or _method(obj) not in ("ngram", "[ngram]", "suffix"):
         return None
     return f"the method {_method(obj)} does not go with --async-scheduling"

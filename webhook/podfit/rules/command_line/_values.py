@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given
 from podfit.vllm import change
@@ -16,13 +17,11 @@ NO_COMPILATION = "TORCH_COMPILE_DISABLE"
 
 
 def _captures(it: Given) -> str | None:
-    """CUDA graph capture sizes that contradict each other."""
+    """CUDA graph capture sizes that contradict each other. None if CUDA graphs are or may be off, for values of another
+    type, and for sizes above a default batch."""
     config = it.args.get("compilation_config")
     config = config if isinstance(config, Mapping) else {}
-    level = it.args.get("optimization_level")
-    if it.settings.eager or level in (0, "0") or not CHANGES_GRAPHS.isdisjoint(config):
-        return None
-    if str(config.get("cudagraph_mode", "")).upper() in ("NONE", "0") or NO_COMPILATION in it.engine.command.env:
+    if _may_lack_graphs(it, config):
         return None
     sizes = it.args.get("cudagraph_capture_sizes", config.get("cudagraph_capture_sizes"))
     most = it.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
@@ -43,8 +42,17 @@ def _captures(it: Given) -> str | None:
     return f"max_cudagraph_capture_size {most} is not the largest of cudagraph_capture_sizes, {largest}"
 
 
+def _may_lack_graphs(it: Given, config: Mapping[str, Any]) -> bool:
+    """True if CUDA graphs are off, or if `CHANGES_GRAPHS` or `NO_COMPILATION` may switch them off or change their
+    sizes."""
+    level, mode = it.args.get("optimization_level"), str(config.get("cudagraph_mode", "")).upper()
+    if it.settings.eager or level in (0, "0") or mode in ("NONE", "0"):
+        return True
+    return NO_COMPILATION in it.engine.command.env or not CHANGES_GRAPHS.isdisjoint(config)
+
+
 def _profiler(it: Given) -> str | None:
-    """The torch profiler without a directory."""
+    """The torch profiler without a directory. None for another profiler."""
     config = it.args.get("profiler_config")
     if not isinstance(config, Mapping) or config.get("profiler") != "torch" or config.get("torch_profiler_dir"):
         return None
@@ -52,20 +60,21 @@ def _profiler(it: Given) -> str | None:
 
 
 def _traces(it: Given) -> str | None:
-    """Detailed traces without an endpoint."""
+    """Detailed traces without an endpoint. None without such traces."""
     if not it.args.get("collect_detailed_traces") or it.args.get("otlp_traces_endpoint"):
         return None
     return "--collect-detailed-traces needs --otlp-traces-endpoint"
 
 
 def _overrides(it: Given) -> str | None:
-    """Overrides of config.json that are not a JSON object."""
+    """Overrides of config.json that are not a JSON object. None if they are."""
     value = it.args.get("hf_overrides")
     return None if isinstance(value, Mapping) else f"--hf-overrides {value!r} is not a JSON object"
 
 
 def _cache_dtype(it: Given) -> str | None:
-    """A 16-bit KV cache of another dtype than the model's."""
+    """A 16-bit KV cache of another dtype than the model's. None for another kind of KV cache, and if the model's dtype
+    is unknown."""
     text = it.settings.types.kv_cache_dtype
     if text not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == text:
         return None
@@ -73,7 +82,8 @@ def _cache_dtype(it: Given) -> str | None:
 
 
 def _window(it: Given) -> str | None:
-    """--disable-sliding-window of a model with RoPE scaling."""
+    """--disable-sliding-window of a model with RoPE scaling. None without the argument, without scaling, and for the
+    kinds of scaling that vLLM's check passes over."""
     scaling = it.model.config.get("rope_scaling") or it.model.config.get("rope_parameters")
     kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None
     unscaled = kind in (None, "su", "longrope", "llama3", "default") or "gemma3" in (it.model.model_type or "")
@@ -83,7 +93,8 @@ def _window(it: Given) -> str | None:
 
 
 def _generates(it: Given) -> str | None:
-    """An encoder that is asked to generate text."""
+    """An encoder that is asked to generate text. None without `generate`, outside of vLLM's own implementation, and if
+    a class may be no encoder's."""
     is_generator = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
     classes = it.model.architectures
     if (
@@ -97,7 +108,7 @@ def _generates(it: Given) -> str | None:
 
 
 def _limits(it: Given) -> str | None:
-    """A negative number of images or videos."""
+    """A negative number of images or videos. None for a model without vision."""
     value = it.args.get("limit_mm_per_prompt")
     if not it.model.vision_config or not isinstance(value, Mapping):
         return None
@@ -107,9 +118,10 @@ def _limits(it: Given) -> str | None:
 
 
 def _limit_options(it: Given) -> str | None:
-    """Options of a limit, which are new in 0.11.1."""
+    """Options of a limit, which are new in 0.11.1. None if no limit has options."""
     value = it.args.get("limit_mm_per_prompt")
-    wrong = [name for name, item in value.items() if isinstance(item, Mapping)] if isinstance(value, Mapping) else []
+    limits = value if isinstance(value, Mapping) else {}
+    wrong = [name for name, item in limits.items() if isinstance(item, Mapping)]
     return f"--limit-mm-per-prompt: {wrong[0]} is not a number of items, which v0.11.0 takes alone" if wrong else None
 
 
@@ -125,7 +137,7 @@ up to 0.10.0."""
 
 
 def _limits_of_text(it: Given) -> str | None:
-    """A limit of images or videos for a model that takes text alone."""
+    """A limit of images or videos for a model that takes text alone. None if the model may take more."""
     classes = it.model.architectures
     if not it.args.get("limit_mm_per_prompt") or not classes or not TEXT_ALONE.issuperset(classes):
         return None
@@ -133,7 +145,7 @@ def _limits_of_text(it: Given) -> str | None:
 
 
 def _pruning(it: Given) -> str | None:
-    """A video pruning rate outside of [0, 1)."""
+    """A video pruning rate outside of [0, 1). None for a model without vision, and without a number."""
     rate = it.args.get("video_pruning_rate")
     if not it.model.vision_config or not isinstance(rate, int | float) or 0 <= rate < 1:
         return None
@@ -141,14 +153,15 @@ def _pruning(it: Given) -> str | None:
 
 
 def _encoder_backend(it: Given) -> str | None:
-    """An attention backend of the vision encoder that was removed."""
+    """An attention backend of the vision encoder that was removed. None for a model without vision, and for other
+    backends."""
     name = str(it.args.get("mm_encoder_attn_backend"))
     removed = bool(it.model.vision_config) and name.upper() == "XFORMERS"
     return f"--mm-encoder-attn-backend {name} was removed" if removed else None
 
 
 def _connector(it: Given) -> str | None:
-    """A KV transfer role without a connector."""
+    """A KV transfer role without a connector. None without a role."""
     value = it.args.get("kv_transfer_config")
     if not isinstance(value, Mapping) or value.get("kv_connector") or not value.get("kv_role"):
         return None
@@ -156,7 +169,8 @@ def _connector(it: Given) -> str | None:
 
 
 def _connector_for_manager(it: Given) -> str | None:
-    """A KV transfer role without a connector, which decides about the hybrid KV cache manager (config/vllm.py)."""
+    """A KV transfer role without a connector, which decides about the hybrid KV cache manager (config/vllm.py). None if
+    --disable-hybrid-kv-cache-manager decides."""
     return None if "disable_hybrid_kv_cache_manager" in it.args else _connector(it)
 
 
@@ -166,7 +180,8 @@ KEEPS_PAGES = ("enable_cumem_allocator", "enable_sleep_mode")
 
 
 def _moving_pages(it: Given) -> str | None:
-    """A KV connector, whose registered memory PyTorch's expandable segments may move."""
+    """A KV connector, whose registered memory PyTorch's expandable segments may move. None without such segments, with
+    an argument of `KEEPS_PAGES`, and without a connector or --kv-offloading-size."""
     config = it.args.get("kv_transfer_config")
     connector = config.get("kv_connector") if isinstance(config, Mapping) else None
     offloads = it.args.get("kv_offloading_size") is not None
@@ -177,7 +192,7 @@ def _moving_pages(it: Given) -> str | None:
 
 
 def _processor_cache(it: Given) -> str | None:
-    """A negative size of the multimodal processor's cache."""
+    """A negative size of the multimodal processor's cache. None for a model without vision."""
     size = it.args.get("mm_processor_cache_gb")
     if not it.model.vision_config or not isinstance(size, int | float) or size >= 0:
         return None
@@ -190,7 +205,7 @@ given, 0.23 does not)."""
 
 
 def _length(it: Given) -> str | None:
-    """A --max-model-len below 1 that is not -1."""
+    """A --max-model-len below 1 that is not -1. None for 0 before `NO_LENGTH_OF_ZERO` if a batch is given."""
     length = it.number("max_model_len", 1)
     taken = it.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in it.args
     if length >= -1 and (length or taken):
@@ -199,7 +214,7 @@ def _length(it: Given) -> str | None:
 
 
 def _structured_outputs_backend(it: Given) -> str | None:
-    """An option of --structured-outputs-config that the chosen backend does not have."""
+    """An option of --structured-outputs-config that the chosen backend does not have. None without such an option."""
     config = it.args.get("structured_outputs_config")
     if not isinstance(config, Mapping):
         return None
@@ -214,7 +229,8 @@ def _structured_outputs_backend(it: Given) -> str | None:
 
 
 def _state_blocks(it: Given) -> str | None:
-    """A block size of states without prefix caching."""
+    """A block size of states without prefix caching. None if prefix caching is on or unknown, and for a block of the
+    whole context."""
     size = it.number("mamba_block_size", 0)
     if not size or size == it.resolved.budget.max_model_len or it.prefix_caching is not False:
         return None
@@ -222,7 +238,8 @@ def _state_blocks(it: Given) -> str | None:
 
 
 def _as_it_is(it: Given) -> str | None:
-    """Pooling without a conversion, with a model that generates text."""
+    """Pooling without a conversion, with a model that generates text. None unless vLLM's own implementation runs a
+    model whose classes all generate."""
     classes = it.model.architectures
     if it.args.get("runner") != "pooling" or it.args.get("convert") != "none" or not it.in_vllm or not classes:
         return None
@@ -232,7 +249,8 @@ def _as_it_is(it: Given) -> str | None:
 
 
 def _levels(it: Given) -> str | None:
-    """A compilation level without the CUDA graphs that state layers need."""
+    """A compilation level without the CUDA graphs that state layers need. None for other models, in eager mode, and if
+    the config sets cudagraph_mode."""
     config = it.args.get("compilation_config")
     level = config.get("level") if isinstance(config, Mapping) else None
     if it.settings.eager or level not in (0, 1, 2) or STATEFUL.isdisjoint(it.model.layer_types):

@@ -85,7 +85,8 @@ def _dropped(engine: Engine, index: int, word: Word) -> Finding:
 
 
 def _as_one(words: list[str]) -> tuple[list[str], bool]:
-    """The words, a flag and its value as one where both are plain; and whether all are."""
+    """The words, a flag and its value as one (`--flag=value`) if both are plain; and whether all words are plain
+    (`_PLAIN`)."""
     plain = all(map(_PLAIN.fullmatch, words))
     return ["=".join(words)] if len(words) == 2 and "=" not in words[0] and plain else words, plain
 
@@ -107,7 +108,7 @@ def _is_one_value(words: Sequence[str]) -> bool:
 
 
 def _several(engine: Engine, words: Sequence[str]) -> tuple[str, ...]:
-    """The text split into several values, if the flag takes several."""
+    """The suggestion to split the text into several values; empty unless the flag takes several."""
     option = (
         builtin().parser(engine.release or builtin().releases[-1], "serve").spellings.get(words[0].replace("_", "-"))
     )
@@ -115,7 +116,7 @@ def _several(engine: Engine, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _as_list(engine: Engine, word: Word, words: Sequence[str]) -> str | None:
-    """The whole field, where it holds a text and no list; None elsewhere."""
+    """The suggestion to write the whole field as a list; None if it is one already."""
     if word.path.parts[-1:] != (0,) or not isinstance(FieldPath(word.path.parts[:-1]).get(engine.workload.object), str):
         return None
     return f"{word.path.parts[-2]}: {json.dumps(list(words), ensure_ascii=False)}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from podfit.kube.path import FieldPath, mapping
 from podfit.rules.engine import Engine
@@ -32,7 +33,8 @@ class ArgumentTooLong(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain, except on nodes with Arm processors, whose kernels may have larger pages."""
-        for path, size, what in (*((*item, "an argument") for item in engine.command.long), *_variables(engine)):
+        arguments = (LongWord(path, size, "an argument") for path, size in engine.command.long)
+        for path, size, what in (*arguments, *_variables(engine)):
             certain = size >= ANYWHERE or not _may_be_arm(engine)
             yield Finding(
                 path=path,
@@ -45,13 +47,24 @@ class ArgumentTooLong(Rule):
             )
 
 
-def _variables(engine: Engine) -> Iterator[tuple[FieldPath, int, str]]:
-    """Path, bytes and name of each variable that is too long for execve(2)."""
+class LongWord(NamedTuple):
+    """An argument or a variable that is too long for execve(2)."""
+
+    path: FieldPath
+    size: int
+    """Bytes in UTF-8, without the NUL."""
+    what: str
+    """Its name for people."""
+
+
+def _variables(engine: Engine) -> Iterator[LongWord]:
+    """The variables of `env` that are too long; one without a value of its own (`valueFrom`) is left out."""
     for index, name, value in engine.variables:
-        if isinstance(value, str) and 4 * (len(name) + len(value)) >= MAX_EXPANDED_LENGTH:
+        most = 4 * (len(name) + len(value)) if isinstance(value, str) else 0  # a character has up to 4 bytes in UTF-8
+        if most >= MAX_EXPANDED_LENGTH:
             size = len(f"{name}={value}".encode(errors="replace"))
             if size >= MAX_EXPANDED_LENGTH:
-                yield engine.at("env", index, "value"), size, f"the variable {name[:80]}"
+                yield LongWord(engine.at("env", index, "value"), size, f"the variable {name[:80]}")
 
 
 def _may_be_arm(engine: Engine) -> bool:

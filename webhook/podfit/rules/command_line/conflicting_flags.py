@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.rules._flags import certainty, is_since, uncertain
 from podfit.rules.command_line import _combinations, _configuration, _meant, _speculative, _values
@@ -75,14 +75,16 @@ class ConflictingFlags(Rule):
                 details=names,
                 suggestions=instead,
             )
-        for _, _, find in OTHER_CHECKS:
-            yield from find(engine)
+        for check in OTHER_CHECKS:
+            yield from check.find(engine)
         rows = sorted([row for dest in engine.args.given for row in _CHECKED.get(dest, ())])
         yield from _configuration.findings(engine, [CHECKS[row] for row in rows])
 
 
 def _adapters(engine: Engine) -> Iterator[Finding]:
-    """Adapters that the server is to load, without LoRA."""
+    """Adapters that the server is to load, without LoRA.
+
+    Not if LoRA is on or may be: by an argument of unknown value, or one that is not seen."""
     args = engine.args
     if "enable_lora" in args.unresolved or args.given.get("enable_lora") or args.open:
         return
@@ -98,7 +100,7 @@ def _adapters(engine: Engine) -> Iterator[Finding]:
 def _lora(engine: Engine) -> Iterator[Finding]:
     """Fewer LoRA adapters in host memory than on the GPU, or a rank that vLLM does not take.
 
-    vLLM 0.4 … 0.33 LoRAConfig."""
+    vLLM 0.4 … 0.33 LoRAConfig. Only with --enable-lora, and for numbers that are given."""
     if "enable_lora" in engine.args.unresolved or not engine.args.given.get("enable_lora"):
         return
     cpu, gpu, rank = (number(engine, dest) for dest in ("max_cpu_loras", "max_loras", "max_lora_rank"))
@@ -125,7 +127,7 @@ def _lora(engine: Engine) -> Iterator[Finding]:
 def _transfer(engine: Engine) -> Iterator[Finding]:
     """A KV connector without a role.
 
-    vLLM 0.6.6 … 0.33 config/kv_transfer.py."""
+    vLLM 0.6.6 … 0.33 config/kv_transfer.py. A wrong role is a finding here only before `LITERAL_ROLES`."""
     config: Any = engine.args.given.get("kv_transfer_config")
     if not isinstance(config, dict) or not config.get("kv_connector"):
         return
@@ -157,7 +159,9 @@ _verify_with_expert_parallelism)."""
 
 
 def _experts(engine: Engine) -> Iterator[Finding]:
-    """Expert parallelism of a model without experts."""
+    """Expert parallelism of a model without experts.
+
+    Only for `DENSE_MODEL_TYPES`, and if no argument changes the model's config.json."""
     given, model, release = engine.args.given, engine.model, engine.release
     if not given.get("enable_expert_parallel") or model is None or release is None:
         return
@@ -173,7 +177,9 @@ def _experts(engine: Engine) -> Iterator[Finding]:
 
 
 def _backend(engine: Engine) -> Iterator[Finding]:
-    """The attention backend, given twice."""
+    """The attention backend, given twice.
+
+    Only from `BACKEND_TWICE` on, and if both values are known and none is "auto"."""
     args, release = engine.args, engine.release
     flag, config = args.given.get("attention_backend"), args.given.get("attention_config")
     inside = config.get("backend") if isinstance(config, dict) else None
@@ -192,13 +198,21 @@ def _backend(engine: Engine) -> Iterator[Finding]:
         )
 
 
-OTHER_CHECKS: tuple[tuple[tuple[str, ...], Release | None, Callable[[Engine], Iterator[Finding]]], ...] = (
-    (("max_num_batched_tokens",), None, _combinations.batches),
-    (("lora_modules",), None, _adapters),
-    (("max_cpu_loras", "max_lora_rank"), None, _lora),
-    (("kv_transfer_config",), VALIDATED, _transfer),
-    (("enable_expert_parallel",), EXPERTS_ASKED, _experts),
-    (("attention_backend",), BACKEND_TWICE, _backend),
+class OtherCheck(NamedTuple):
+    """A check that also has findings for other releases, or without a known model."""
+
+    dests: tuple[str, ...]
+    """The arguments that it checks."""
+    first: Release | None
+    """The first release that certainly rejects them; None: every release."""
+    find: Callable[[Engine], Iterator[Finding]]
+
+
+OTHER_CHECKS = (
+    OtherCheck(("max_num_batched_tokens",), None, _combinations.batches),
+    OtherCheck(("lora_modules",), None, _adapters),
+    OtherCheck(("max_cpu_loras", "max_lora_rank"), None, _lora),
+    OtherCheck(("kv_transfer_config",), VALIDATED, _transfer),
+    OtherCheck(("enable_expert_parallel",), EXPERTS_ASKED, _experts),
+    OtherCheck(("attention_backend",), BACKEND_TWICE, _backend),
 )
-"""Arguments, the first release that certainly rejects them (None: every release), and the function: checks that also
-have findings for other releases, or without a known model."""

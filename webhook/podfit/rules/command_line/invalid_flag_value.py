@@ -33,7 +33,7 @@ from podfit.vllm import change
 from podfit.vllm.args import ArgumentError, settings
 from podfit.vllm.args.flags import builtin
 from podfit.vllm.args.values import InvalidValueError, convert
-from podfit.vllm.change import Change
+from podfit.vllm.change import Change, Suggestion
 from podfit.vllm.release import Release
 
 
@@ -96,58 +96,73 @@ class InvalidFlagValue(Rule):
         if not REGISTERED.keys().isdisjoint(given):
             yield from _registered(engine)
         if engine.args.errors:
-            yield from self._refused(engine)
+            yield from _refused(engine)
         yield from _port(engine)
 
-    def _refused(self, engine: Engine) -> Iterator[Finding]:
-        """The findings on values that the parser itself rejects."""
-        refused = {error.index for error in engine.args.errors}
-        for error in engine.args.errors:
-            value = _is_value_of(engine, error.index)
-            if error.index in explained(engine) or (value and error.index - 1 in refused):
-                continue
-            at = error.index - value  # the module takes such a flag for its positional
-            if (flag := _flag_meant(engine, at)) is not None:
-                yield Finding(
-                    path=engine.command.words[at].path,
-                    certainty=certainty(engine),
-                    uncertain=uncertain(engine),
-                    message=error.message + in_file(engine, error.index),
-                    details=("vLLM knows the flag with two hyphens, and no blank in its name",),
-                    suggestions=(flag,),
-                    fix=substitute(engine, at, 1, flag),
-                )
-                continue
-            instead = _switch(engine, error)
-            items = None if instead else _as_list(engine, error)
-            meant = None if instead else change.quoted_flag(*items[2]) if items else _instead(engine, error)
-            names, parsers = _meant.tool_parsers(error.message, engine.release)
-            yield Finding(
-                path=error.path,
-                certainty=_refusal_certainty(engine, error),
-                unknown_name=_meant.is_choice(error.message) and not _is_a_choice(engine, error),
-                uncertain=uncertain(engine),
-                message=error.message + in_file(engine, error.index),
-                details=lines(
-                    *names,
-                    f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",
-                    _by_helm(engine, error),
-                ),
-                suggestions=(f"{instead[2]}: a switch takes no value",)
-                if instead
-                else (meant,)
-                if meant
-                else parsers or _positional(engine, error),
-                fix=substitute(engine, *instead)
-                if instead
-                else substitute(engine, items[0], items[1], *items[2])
-                if items
-                else (),
-            )
+
+class Replacement(NamedTuple):
+    """Words of the command to replace, and the words that were probably meant."""
+
+    first: int
+    """The index of the first word to replace."""
+    number: int
+    """Words to replace."""
+    words: tuple[str, ...]
+
+
+def _refused(engine: Engine) -> Iterator[Finding]:
+    """The findings on words that the parser rejects, except those whose cause another finding reports."""
+    refused = {error.index for error in engine.args.errors}
+    for error in engine.args.errors:
+        is_value = _is_value_of(engine, error.index)
+        if error.index in explained(engine) or (is_value and error.index - 1 in refused):
+            continue
+        at = error.index - 1 if is_value else error.index  # the module takes such a flag for its positional
+        flag = _flag_meant(engine, at)
+        yield _misspelt_flag(engine, error, at, flag) if flag else _refused_value(engine, error)
+
+
+def _misspelt_flag(engine: Engine, error: ArgumentError, at: int, flag: str) -> Finding:
+    """The finding on the word with the index `at`, which was meant to be `flag`."""
+    return Finding(
+        path=engine.command.words[at].path,
+        certainty=certainty(engine),
+        uncertain=uncertain(engine),
+        message=error.message + in_file(engine, error.index),
+        details=("vLLM knows the flag with two hyphens, and no blank in its name",),
+        suggestions=(flag,),
+        fix=substitute(engine, at, 1, flag),
+    )
+
+
+def _refused_value(engine: Engine, error: ArgumentError) -> Finding:
+    """The finding on a rejected value, with what was probably meant: a switch, a list, or another value."""
+    switch = _switch(engine, error)
+    replacement = switch or _as_list(engine, error)
+    meant = change.quoted_flag(*replacement.words) if replacement else _instead(engine, error)
+    names, parsers = _meant.tool_parsers(error.message, engine.release)
+    suggestions: tuple[Suggestion, ...] = (meant,) if meant else parsers or _positional(engine, error)
+    if switch:
+        suggestions = (f"{switch.words[0]}: a switch takes no value",)
+    return Finding(
+        path=error.path,
+        certainty=_refusal_certainty(engine, error),
+        unknown_name=_meant.is_choice(error.message) and not _is_a_choice(engine, error),
+        uncertain=uncertain(engine),
+        message=error.message + in_file(engine, error.index),
+        details=lines(
+            *names,
+            f"vLLM {engine.release or ''} ends with exit code 2 before it loads anything",
+            _by_helm(engine, error),
+        ),
+        suggestions=suggestions,
+        fix=substitute(engine, replacement.first, replacement.number, *replacement.words) if replacement else (),
+    )
 
 
 def _positional(engine: Engine, error: ArgumentError) -> tuple[str, ...]:
-    """The model as `vllm serve` takes it, if an error asks for it there."""
+    """The suggestion to give the model without --model, as `vllm serve` takes it. Empty unless the error is about the
+    positional model and the command has --model."""
     if _ASKS_FOR_POSITIONAL.search(error.message) is None:
         return ()
     texts = [word.text for word in engine.command.words]
@@ -161,7 +176,8 @@ _ASKS_FOR_POSITIONAL = regex(r"\bpositional argument\b|arguments are required: m
 
 
 def _slip(engine: Engine) -> Iterator[Finding]:
-    """A wrong word before vLLM's arguments."""
+    """A finding on a wrong word before vLLM's arguments; none for an unsplit item, which argument-string-not-split
+    reports."""
     slip = engine.command.slip
     if slip is not None and not slip.unsplit:
         yield Finding(
@@ -184,7 +200,7 @@ def _unclosed(engine: Engine, line: str) -> Finding:
 
 
 def _port(engine: Engine) -> Iterator[Finding]:
-    """A port that no socket has."""
+    """A finding on a TCP port that no socket has; none if the server answers on a Unix socket, or not at all."""
     port = engine.args.given.get("port")
     if isinstance(port, int) and not 0 <= port < 1 << 16 and engine.served and not engine.args.get("uds"):
         yield Finding(
@@ -237,17 +253,17 @@ ELSEWHERE = ("gpu_memory_utilization",)
 
 
 def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
-    """The numbers that their class rejects, by argument."""
+    """The numbers that their class rejects, by argument. Those of `ELSEWHERE` and of a class that is not in use are
+    left out."""
     given, release = engine.args.given, engine.release
-    refused = {
-        dest: refusal
-        for dest in sorted(settings.bounded().intersection(given))
-        if dest not in RANGES
-        and dest not in ELSEWHERE
-        and (refusal := settings.out_of_bounds(dest, given[dest], release)) is not None
-        and _is_switched_on(engine, settings.argument_that_enables(dest))
-    }
-    for dest in RANGES.keys() & given.keys() if release else ():
+    refused = {}
+    for dest in sorted(settings.bounded().intersection(given) - RANGES.keys()):
+        if dest in ELSEWHERE or not _is_switched_on(engine, settings.argument_that_enables(dest)):
+            continue
+        refusal = settings.out_of_bounds(dest, given[dest], release)
+        if refusal is not None:
+            refused[dest] = refusal
+    for dest in sorted(RANGES.keys() & given.keys()):
         known, value = RANGES[dest], _number(given[dest])
         if value is None or release is None or release < known.first:
             continue
@@ -257,7 +273,7 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
 
 
 def _number(value: object) -> float | None:
-    """A number, also as a text of digits (`-O4`)."""
+    """A number, also as a text of digits (`-O4`); None for other values."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -276,15 +292,17 @@ def _out_of_bounds_findings(engine: Engine, refused: Mapping[str, settings.Refus
 
 
 def _is_switched_on(engine: Engine, switch: str | None) -> bool:
-    """True if the class is filled at all: the switch that it needs is given."""
+    """True if vLLM fills the class at all: its `switch` (None: it has none) is given."""
     return switch is None or bool(engine.args.given.get(switch))
 
 
 _FEW = 6
+"""Values that a message lists; a detail lists more."""
 
 
 def _json(engine: Engine) -> Iterator[Finding]:
-    """Values inside of a JSON argument, which its class checks."""
+    """Findings on values inside of a JSON argument, which its class checks, and on an unknown KV connector, unless
+    kv_connector_module_path brings its class."""
     for dest, value in engine.once(from_json):
         for bad in settings.bad_values(dest, value, engine.release):
             allowed_text = ", ".join(map(str, bad.allowed))
@@ -305,7 +323,9 @@ def _json(engine: Engine) -> Iterator[Finding]:
             )
     transfer = engine.args.given.get("kv_transfer_config")
     sure = engine.args.is_sure("kv_transfer_config")
-    if sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
+    if (
+        sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path")
+    ):  # not a class of its own
         yield from _connector(engine, transfer.get("kv_connector"))
 
 
@@ -321,7 +341,8 @@ REGISTERED = {
 
 
 def _registered(engine: Engine) -> Iterator[Finding]:
-    """Certain in vLLM's own image, where nothing shows a plugin that may have added to the registry."""
+    """Findings on names that are not in a registry. Certain in vLLM's own image, where nothing shows a plugin that may
+    have added to the registry."""
     given = engine.args.given
     for dest in REGISTERED:
         name = given.get(dest)
@@ -351,33 +372,41 @@ FAITHFUL_ON_CUDA = frozenset({"awq", "gptq"})
 
 
 def _looked_up(engine: Engine, dest: str, name: str) -> Certainty | None:
-    """How sure it is that vLLM looks for just this name; None if it puts another in its place before it looks."""
+    """The certainty that vLLM looks for just this name in the registry of `dest`; None if it puts another in its place
+    before it looks."""
     known, release = registry_certainty(engine), engine.release
     if dest not in ("quantization", "load_format"):
         return known
     if (release is None or release < GGUF_UNTIL) and _GGUF.search(engine.args.model or ""):
         return None
-    has, sure = _checkpoint.method(engine), _checkpoint.is_certain(engine)
-    if dest == "load_format":
-        if is_since(engine, BITSANDBYTES_UNTIL):
-            return known
-        if "bitsandbytes" in (has, engine.args.quantization):
-            return None
-        return known if sure and engine.args.is_sure("quantization") else "likely"
+    if dest == "quantization":
+        return _looked_up_method(engine, name)
+    if is_since(engine, BITSANDBYTES_UNTIL):
+        return known
+    if "bitsandbytes" in (_checkpoint.method(engine), engine.args.quantization):
+        return None
+    return known if _checkpoint.is_certain(engine) and engine.args.is_sure("quantization") else "likely"
+
+
+def _looked_up_method(engine: Engine, name: str) -> Certainty | None:
+    """`_looked_up` of a quantization method: None if the checkpoint's own method takes any other for its own."""
+    has = _checkpoint.method(engine)
     family = (engine.model.value.model_type or "") if engine.model else ""
     marlin = has in FAITHFUL_ON_CUDA and name.lower() == MARLIN
     if marlin or has.startswith(OVERRIDING) or family.startswith(OVERRIDING):
         return None
     faithful = has in FAITHFUL or has == name.lower() or (has in FAITHFUL_ON_CUDA and _on_cuda(engine))
-    return known if sure and faithful else "likely"
+    return registry_certainty(engine) if _checkpoint.is_certain(engine) and faithful else "likely"
 
 
 def _on_cuda(engine: Engine) -> bool:
+    """True if the container requests GPUs of NVIDIA's."""
     return engine.requested is not None and engine.requested[0].startswith("nvidia.com/")
 
 
 def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
-    """A name that is not in the release's registry (attention backends, tool parsers …)."""
+    """A finding on a name that is not in the registry of the release; none for a name that another image or a custom
+    class may bring."""
     spelt = settings.NAMED[dest](name)
     refusal = settings.unknown_name(dest, spelt, engine.release)
     if refusal is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
@@ -405,7 +434,8 @@ V1_ALONE = Release(0, 11)
 
 
 def _connector(engine: Engine, name: object) -> Iterator[Finding]:
-    """A KV connector that the release does not have."""
+    """A finding on a KV connector that the release does not have; none before `V1_ALONE`, and in an image that may have
+    more."""
     if not isinstance(name, str) or not name or engine.release is None or engine.release < V1_ALONE:
         return
     refusal = settings.unknown_name("kv_connector", name, engine.release)
@@ -431,17 +461,19 @@ def _model_id(engine: Engine, model: str) -> Iterator[Finding]:
     repository ID or local directory specified".
     """
     if _FOLDER.match(model) or engine.command.own_flags:
+        return  # a folder's name may have any character, and a wrapper reads the model itself
+    has_blank = len(f"|{model}|".split()) > 1
+    if not has_blank and "'" not in model and '"' not in model:
         return
-    what = "blanks" if len(f"|{model}|".split()) > 1 else "quotes" if "'" in model or '"' in model else None
-    if what is None or any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
-        return
+    if any(word.text in (model, f"--model={model}") for word in unsplit(engine).values()):
+        return  # argument-string-not-split reports the word
+    what = "blanks" if has_blank else "quotes"
     clean = re.sub(r"['\"\s]", "", model)
     yield Finding(
         path=engine.argument("model"),
         certainty=certainty(engine) if model.strip("'\" \t\r\n") != model else "likely",  # a folder may have a blank
-        message=f"{model!r} is not a valid model ID: {what} are part of it, since no shell removes them"
-        if not engine.command.shell
-        else f"{model!r} is not a valid model ID: {what} are part of it",
+        message=f"{model!r} is not a valid model ID: {what} are part of it"
+        + ("" if engine.command.shell else ", since no shell removes them"),
         suggestions=(clean,) if re.sub(r"['\"]", "", model).strip() == clean else (),
     )
 
@@ -462,16 +494,15 @@ def _instead(engine: Engine, error: ArgumentError) -> Change | None:
 _SEPARATORS = regex(r"[,;\s]+")
 
 
-def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str, ...]] | None:
-    """One word with the values of a list, `1,2,4` or `[1, 2, 4]`: the first word to replace, how many, and the flag
-    with a word for each value. None if the flag takes no list of such values."""
+def _as_list(engine: Engine, error: ArgumentError) -> Replacement | None:
+    """The flag with a word for each value, in place of a list in one word: `1,2,4` or `[1, 2, 4]`. None if the flag
+    takes no list of such values."""
     words, known = engine.command.words, parser_near(engine)
     if error.dest is None or known is None or not 0 <= error.index < len(words):
         return None
-    first, count, flag, text = error.index, 1, *_halves(words[error.index].text)
-    if not flag:
-        first -= 1
-    if not text or not flag:
+    flag, text = _halves(words[error.index].text)
+    first, count = (error.index if flag else error.index - 1), 1
+    if not text or not flag:  # the flag and its value are two words
         if first < 0 or first + 1 >= len(words):
             return None
         count, flag, text = 2, words[first].text, words[first + 1].text
@@ -486,11 +517,11 @@ def _as_list(engine: Engine, error: ArgumentError) -> tuple[int, int, tuple[str,
             convert(option, item, known.release)
     except InvalidValueError:
         return None
-    return first, count, (flag, *items)
+    return Replacement(first, count, (flag, *items))
 
 
 def _halves(word: str) -> tuple[str, str]:
-    """A flag, and the value after its equals sign; a value alone has no flag."""
+    """The flag and the value after its equals sign: ("--flag", "") for a flag alone, ("", word) for a value alone."""
     flag, _, value = word.partition("=")
     return (flag, value) if word.startswith("--") else ("", word)
 
@@ -502,7 +533,8 @@ _DASHED = regex(r"[-\u2010-\u2015\u2212]{1,2}(?P<flag>[A-Za-z][\w.-]*)(?P<value>
 
 
 def _flag_meant(engine: Engine, index: int) -> str | None:
-    """The flag that a word with another dash, or with blanks around it, was meant to be."""
+    """The flag that a word with another dash, or with blanks around it, was meant to be. None for other words, and if
+    the release has no such flag."""
     words = engine.command.words
     text = words[index].text if 0 <= index < len(words) else ""
     match = _DASHED.fullmatch(text.strip())
@@ -513,7 +545,8 @@ def _flag_meant(engine: Engine, index: int) -> str | None:
 
 
 def _is_value_of(engine: Engine, index: int) -> bool:
-    """True if the word before it was meant to be its flag: what is said of that explains it."""
+    """True if the word is a value whose flag, the word before it, is misspelt: the finding on the flag explains
+    both."""
     words = engine.command.words
     alone = 0 < index < len(words) and not words[index].text.startswith("-") and "=" not in words[index - 1].text
     return alone and _flag_meant(engine, index - 1) is not None
@@ -543,9 +576,9 @@ def _by_helm(engine: Engine, error: ArgumentError) -> str | None:
     return None
 
 
-def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None:
-    """`--enable-x=true` and `--enable-x true` → the first word, how many there are, and the flag that is meant. None
-    for other errors."""
+def _switch(engine: Engine, error: ArgumentError) -> Replacement | None:
+    """The flag that is meant, in place of `--enable-x=true` or `--enable-x true`. None for other errors, and if the
+    release has no `--no-enable-x` for false."""
     words = engine.command.words
     if not 0 <= error.index < len(words):
         return None
@@ -555,11 +588,11 @@ def _switch(engine: Engine, error: ArgumentError) -> tuple[int, int, str] | None
     flag, _, value = text.partition("=")
     if not flag.startswith("--") or flag.startswith("--no-") or value.lower() not in ("true", "false"):
         return None
-    default = engine.args.defaults.get(flag[2:].replace("-", "_"))
+    default = engine.args.defaults.get(flag.removeprefix("--").replace("-", "_"))
     if default is not None and not isinstance(default, bool):
         return None
     if value.lower() == "true":
-        return first, count, flag
-    negated = f"--no-{flag[2:]}"
+        return Replacement(first, count, (flag,))
+    negated = f"--no-{flag.removeprefix('--')}"
     known = engine.release is not None and negated in spellings(engine)
-    return (first, count, negated) if known else None
+    return Replacement(first, count, (negated,)) if known else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from podfit.rules import _checkpoint, _flags
-from podfit.rules.command_line.invalid_environment import BACKEND, with_capability
+from podfit.rules.devices import with_capability
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import change
@@ -179,7 +179,7 @@ def _asks_for_others(engine: Engine) -> bool:
     args, env = engine.args, engine.command.env
     variables = (
         {MLA_OFF_VARIABLE, "VLLM_ATTENTION_BACKEND"}
-        if engine.release and engine.release <= BACKEND[1]
+        if engine.release and engine.release <= _flags.BACKEND_VARIABLE[1]
         else {MLA_OFF_VARIABLE}
     )
     is_chosen = not variables.isdisjoint(env.keys() | engine.declared)
