@@ -154,6 +154,26 @@ def test_what_the_entrypoint_starts_is_the_image_s_own() -> None:
     assert (command.changes, command.release) == (frozenset(), "")
 
 
+@pytest.mark.parametrize(
+    ("image", "args", "repeated"),
+    [
+        ("vllm/vllm-openai:v0.11.0", ["serve", "m"], True),
+        ("vllm/vllm-openai:v0.27.1", ["serve", "m", "--port", "80"], True),
+        ("vllm/vllm-openai:v0.27.1", ["serve", "--model", "m"], True),
+        ("vllm/vllm-openai:v0.11.0", ["serve", "--model", "m"], False),  # the module ignores the word
+        ("vllm/vllm-openai:v0.11.0", ["serve", "$(WORDS)"], False),  # these may be a flag
+        ("vllm/vllm-openai:v0.27.1", ["serve"], False),
+        ("vllm/vllm-openai:v0.27.1", ["m", "serve"], False),
+        ("example.com/vllm:1", ["serve", "m"], False),
+    ],
+)
+def test_serve_is_repeated_only_in_an_image_that_starts_it(image: str, args: list[str], *, repeated: bool) -> None:
+    command = container({"args": args, "image": image})
+
+    assert command is not None
+    assert command.repeated == repeated
+
+
 FIRST = "/venv/bin:/usr/bin"
 OWN = "/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/venv/bin"
 

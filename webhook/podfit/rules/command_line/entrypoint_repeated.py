@@ -21,6 +21,8 @@ class EntrypointRepeated(Rule):
 
         vllm: error: unrecognized arguments: serve MODEL
 
+    `args: [serve, MODEL]` fails in the same way. vLLM takes `serve` for the model.
+
     Put the whole line into `command`, or only the model and its flags into `args`.
     """
 
@@ -36,7 +38,7 @@ class EntrypointRepeated(Rule):
                 message=f"the entrypoint of {engine.field('image')} starts vLLM already; the args start it again",
                 certainty=certainty(engine),
                 uncertain=uncertain(engine),
-                suggestions=("the same words under command instead of args", "args with the model and its flags alone"),
+                suggestions=_changes(engine),
                 fix=_fix(engine),
             )
 
@@ -50,8 +52,20 @@ STARTS = (
 """Words that start the server, as examples have them."""
 
 
+def _changes(engine: Engine) -> tuple[str, ...]:
+    """Other args, or the same words as the command. `serve` alone is not a program."""
+    if engine.at("args", 0).get(engine.workload.object) == "serve":
+        return ("args that begin with --model MODEL" if _has_module(engine) else "args that begin with the model",)
+    return "the same words under command instead of args", "args with the model and its flags alone"
+
+
+def _has_module(engine: Engine) -> bool:
+    """True if the image's entrypoint is the module, which has no positional model."""
+    return engine.release is not None and engine.release < SERVES
+
+
 def _fix(engine: Engine) -> tuple[Edit, ...]:
-    """The args without the words that start the server. The module has no positional model."""
+    """The args without the words that start the server."""
     path = engine.at("args")
     args = path.get(engine.workload.object)
     if engine.container.synthetic or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
@@ -61,7 +75,6 @@ def _fix(engine: Engine) -> tuple[Edit, ...]:
         if tuple(args[:count]) != start or len(args) <= count:
             continue
         first = args[count]
-        module = engine.release is not None and engine.release < SERVES
-        kept = ["--model", first] if module and not first.startswith("-") else [first]
+        kept = ["--model", first] if _has_module(engine) and not first.startswith("-") else [first]
         return (Edit(path, ([*start, first], kept), "swap"),)
     return ()

@@ -173,6 +173,9 @@ class _Resolver(Reading):
         if runs in ("serve", "module"):
             old = runs == "module" or images.before_serve(self.image)
             words = tuple(self.args)
+            if _repeats_serve(words, old=old):
+                command = self.serve(Serve("serve", images.SERVE, words[1:]), self.env)
+                return None if command is None else replace(command, repeated=True)
             if old:
                 return self.serve(Serve("module", images.MODULE, words), self.env)
             return self.serve(Serve("serve", images.SERVE, words), self.env)
@@ -521,6 +524,16 @@ class _Resolver(Reading):
 class _Sibling(_Resolver):
     def _has_leader(self) -> bool:
         return False
+
+
+def _repeats_serve(words: Sequence[Value], *, old: bool) -> bool:
+    """True if the args of vLLM's own image begin with `serve`, which vLLM takes for the model.
+
+    `old`: the entrypoint may be the module, which from 0.10 on ignores a positional word before `--model`."""
+    if len(words) < 2 or known(words[0]) != "serve":
+        return False
+    model = known(words[1])
+    return not old or (model is not None and not model.startswith("-"))
 
 
 def _without(env: Mapping[str, Value], removed: frozenset[str]) -> dict[str, Value]:
