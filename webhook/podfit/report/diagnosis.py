@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.base.printable import clean, one_line, shortened
 from podfit.base.secret import FORMS, Secrets

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
+from podfit.base.dataclass import dataclass
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint.fixes import rewrites_secret
 from podfit.evaluation.lint.update import Key, Update

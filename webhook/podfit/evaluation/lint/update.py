@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.kube import revisions
 from podfit.kube.path import mapping

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from podfit.base.dataclass import dataclass
 from podfit.kube.path import FieldPath
 
 Path = tuple[str | int, ...]

@@ -8,10 +8,11 @@ known exactly, it combines the readings of several.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
+from podfit.base.dataclass import dataclass
 from podfit.base.near import nearest
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser, Releases, Table

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from podfit.base.dataclass import dataclass
 from podfit.vllm.command.word import Value, known, mystery
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ Array = list[Value]
 Text = TypeVar("Text")
 
 
-@dataclass
+@dataclass()
 class ShellState:
     """A shell's variables, parameters and known files."""
 

@@ -16,10 +16,11 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from podfit.base import numbers
+from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube import snapshot
 from podfit.vllm import measured
