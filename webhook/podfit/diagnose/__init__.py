@@ -34,6 +34,7 @@ from podfit.rules.rule import Plane
 from podfit.vllm.args.flags import builtin
 
 _KILLED = (137, 143)
+"""Exit codes of a process that ended by SIGKILL or SIGTERM: 128 and the signal's number."""
 AFTER_ENGINE_DEATH = "engine-dead-exit-zero"
 """The cause of which exit code 0 is a sign only if the log shows that the engine died."""
 CONTAINER_SHM = 64
@@ -74,7 +75,7 @@ class Diagnosis:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that find it in a manifest, the likeliest first."""
+        """The rules that find the cause in a manifest, those that its line names first; empty without a cause."""
         if self.cause is None or self.signature is None:
             return ()
         rules = self.signature.rules or self.cause.rules
@@ -135,8 +136,8 @@ def diagnose(text: str) -> list[Diagnosis]:
 
 
 def of_logs(texts: Sequence[str], words: Sequence[ContainerState] = (), more: Sequence[events.Event] = ()) -> Diagnosis:
-    """Diagnose logs of several runs or containers of one Pod, the likeliest to have the cause first, together with what
-    is already known about the Pod."""
+    """Diagnose logs of several runs or containers of one Pod, the likeliest to have the cause first. `words`, `more`:
+    states and Events of the Pod that are known already; those in the logs are added."""
     states, rows, rests = [*words], [*more], []
     for text in texts:
         lines = line.read(text)
@@ -158,7 +159,8 @@ def _is_before(start: Start, diagnosis: Diagnosis, logs: int) -> bool:
 
 
 def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
-    """Diagnose Pods, Events and workloads."""
+    """Diagnose each Pod by its status and the Events about it. With at most one Pod, one diagnosis by all Events, of
+    that Pod, or of the first object with a spec."""
     pods = [item for item in objects if item.get("kind") == "Pod" and isinstance(item.get("status"), Mapping)]
     items = [event for item in objects if item.get("kind") == "Event" and (event := events.from_object(item))]
     items += [event for item in objects for event in _replica_failures(item)]
@@ -175,7 +177,8 @@ def of_objects(objects: Sequence[JSON]) -> list[Diagnosis]:
 def of_pod(
     pod: JSON | None, logs: str | Sequence[str], rows: Sequence[events.Event] = (), value: JSON | None = None
 ) -> Diagnosis:
-    """Diagnose one Pod by its status, its logs and its Events."""
+    """Diagnose one Pod by its status, its logs and its Events (`rows`). `pod` None: its status is unknown; `value`: the
+    workload to which the diagnosis belongs instead of the Pod."""
     words = list(status.from_pod(pod)) if pod is not None else []
     tail = "\n".join(word.message for word in words if word.log and word.message)
     texts = [text for text in (tail, *([logs] if isinstance(logs, str) else logs)) if text]
@@ -202,27 +205,16 @@ def _replica_failures(obj: JSON) -> Iterator[events.Event]:
 def _choose_cause(
     states: Sequence[ContainerState], readings: Sequence[log.LogReading], rows: Sequence[events.Event]
 ) -> Diagnosis:
-    """The diagnosis by the order of evidence: what the kubelet proves, errors in the logs, Events, then weak
-    symptoms."""
-    unwell = [log_line for reading in readings for log_line in reading.unwell]
+    """The diagnosis of the strongest sighting in `_by_strength`. Without one, the first error that no cause explains;
+    else no cause: what speaks against health, or that the container is healthy."""
     engine_died = any(reading.engine_died for reading in readings)
     logged = [sighting for reading in readings for sighting in reading.sightings]
     proofs = status.sightings(states)
     if not engine_died:
         proofs = [sighting for sighting in proofs if sighting.cause.id != AFTER_ENGINE_DEATH]
         logged = [sighting for sighting in logged if sighting.cause.id != AFTER_ENGINE_DEATH]
-    reported = events.sightings(rows)
-    killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in states)
-    order = [
-        *(sighting for sighting in proofs if not sighting.weak),
-        *(sighting for sighting in logged if not sighting.weak and not sighting.signature.running),
-        *(sighting for sighting in reported if not sighting.weak),
-        *(sighting for sighting in reported if sighting.weak and killed),
-        *(sighting for sighting in logged if sighting.signature.running and not sighting.weak),
-        *(sighting for sighting in logged if sighting.weak and sighting.cause.id == AFTER_ENGINE_DEATH),
-        *(sighting for sighting in logged if sighting.weak and sighting.cause.id != AFTER_ENGINE_DEATH),
-        *(sighting for sighting in proofs if sighting.weak),
-    ]
+    is_killed = any(word.exit_code in _KILLED and word.reason == "Error" for word in states)
+    order = _by_strength(proofs, logged, events.sightings(rows), is_killed=is_killed)
     if order:
         return _diagnosis_of(order)
     unexplained = next((reading.unexplained for reading in readings if reading.unexplained), None)
@@ -231,10 +223,30 @@ def _choose_cause(
     against = [
         *(evidence for word in states if word.speaks_against_health for evidence in word.evidence[:1]),
         *(event.evidence for event in events.unresolved(rows)),
-        *(log_line.raw.strip() for log_line in unwell),
+        *(log_line.raw.strip() for reading in readings for log_line in reading.unwell),
     ]
     well = any(reading.serves for reading in readings) or events.show_health(rows)
     return Diagnosis(None, None, tuple(dict.fromkeys(against))[:MAX_EVIDENCE], healthy=well and not against)
+
+
+def _by_strength(
+    proofs: Sequence[Sighting], logged: Sequence[Sighting], reported: Sequence[Sighting], *, is_killed: bool
+) -> list[Sighting]:
+    """The sightings in the order of evidence: what the kubelet proves (`proofs`), errors that end vLLM, Events
+    (`reported`), errors while it serves, then weak ones. `is_killed`: a container ended by a signal, so that a weak
+    Event, such as of a failed probe, may be the reason; else those are left out."""
+    logged_weak = [sighting for sighting in logged if sighting.weak]
+    logged_strong = [sighting for sighting in logged if not sighting.weak]
+    return [
+        *(sighting for sighting in proofs if not sighting.weak),
+        *(sighting for sighting in logged_strong if not sighting.signature.running),
+        *(sighting for sighting in reported if not sighting.weak),
+        *(sighting for sighting in reported if sighting.weak and is_killed),
+        *(sighting for sighting in logged_strong if sighting.signature.running),
+        *(sighting for sighting in logged_weak if sighting.cause.id == AFTER_ENGINE_DEATH),
+        *(sighting for sighting in logged_weak if sighting.cause.id != AFTER_ENGINE_DEATH),
+        *(sighting for sighting in proofs if sighting.weak),
+    ]
 
 
 def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
@@ -243,11 +255,11 @@ def _diagnosis_of(order: Sequence[Sighting]) -> Diagnosis:
     mine = [line for sighting in order if sighting.cause is first.cause for line in sighting.evidence]
     then = dict.fromkeys(sighting.cause.id for sighting in order if sighting.cause is not first.cause)
     return Diagnosis(
-        first.cause,
-        first.signature,
-        tuple(dict.fromkeys(mine))[:MAX_EVIDENCE],
-        first.line,
-        tuple(then),
+        cause=first.cause,
+        signature=first.signature,
+        evidence=tuple(dict.fromkeys(mine))[:MAX_EVIDENCE],
+        line=first.line,
+        then=tuple(then),
         phase=first.phase,
         weak=first.weak,
     )

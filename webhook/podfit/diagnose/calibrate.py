@@ -102,7 +102,8 @@ def read(text: str) -> list[Start]:
 
 
 def starts(lines: Sequence[line.LogLine]) -> list[Start]:
-    """The starts in a log, in their order."""
+    """The starts in a log, in their order. A line with a release begins one, unless the last one has no size yet; text
+    before it is a start whose beginning the log lacks."""
     starts: list[Start] = []
     printed = line.per_shape(_printed)
     for log_line in lines:
@@ -177,7 +178,8 @@ def _python_dict(text: str) -> Mapping[str, Any] | None:
 
 
 def argv(start: Start) -> list[str] | None:
-    """The command line that a log lists; None where it does not."""
+    """The command line that a log lists, without arguments that have no effect on memory or no value; None if it lists
+    no model or no arguments."""
     if start.model is None or start.given is None:
         return None
     words = ["vllm", "serve", start.model]

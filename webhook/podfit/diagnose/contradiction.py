@@ -39,7 +39,8 @@ class Contradiction:
 
 
 def find(start: Start, engine: Engine) -> Iterator[Contradiction]:
-    """Where the log of a start is not of this engine."""
+    """Yield each value of a logged start that is not this engine's: the GPU's memory, release, model and arguments.
+    Values that are unknown on one side do not contradict each other."""
     total, gpu = start.sizes.get("total"), engine.gpu.value if engine.gpu else None
     if (
         total
@@ -71,8 +72,9 @@ def _gib(size: int) -> str:
 
 
 def _arguments(start: Start, engine: Engine) -> Iterator[Contradiction]:
-    """Arguments with other values. Only plain values are compared: a log prints others as Python sees them. Where
-    others may add arguments (KServe's ServingRuntime), only those count that the manifest gives itself."""
+    """Arguments with other values; none if the log does not list arguments. Only plain values are compared: a log
+    prints others as Python sees them. If a controller may add arguments (KServe's ServingRuntime), only those count
+    that the manifest gives itself."""
     if start.given is None:
         return
     defaults = engine.args.defaults
@@ -92,7 +94,8 @@ def _value_text(value: object) -> str:
 
 
 def as_logged(obj: JSON, engine: Engine, start: Start) -> JSON:
-    """The manifest with the arguments and the release of the log, where the log lists them."""
+    """The manifest with the arguments and the release of the log, if the log lists them and they differ; unchanged for
+    a container that the manifest does not have itself."""
     edits = []
     own, argv = engine.container.path, calibrate.argv(start)  # of a predictor, `at("command")` is its storageUri
     if argv is not None and any(_arguments(start, engine)):

@@ -81,13 +81,13 @@ def from_lines(lines: Sequence[LogLine]) -> tuple[list[Event], set[int]]:
         last, _, over = (groups.get("age") or "").partition("over ")
         events.append(
             Event(
-                match["reason"],
-                match["message"].strip(),
-                groups.get("subject") or "",
-                -_seconds(over or last),
-                -_seconds(last.partition("(")[0]),
-                text.strip(),
-                line.number,
+                reason=match["reason"],
+                message=match["message"].strip(),
+                subject=groups.get("subject") or "",
+                first=-_seconds(over or last),  # "5s (x3 over 2m)"
+                last=-_seconds(last.partition("(")[0]),
+                evidence=text.strip(),
+                line=line.number,
             )
         )
         taken.add(index)
@@ -100,7 +100,7 @@ def _seconds(age: str) -> float:
 
 
 def from_object(obj: Mapping[str, Any]) -> Event | None:
-    """An Event of either API group (v1, events.k8s.io/v1)."""
+    """An Event of either API group (v1, events.k8s.io/v1); None if it has neither reason nor message."""
     of = obj.get("involvedObject") or obj.get("regarding")
     of = of if isinstance(of, Mapping) else {}
     subject = f"{str(of.get('kind', '')).lower()}/{of.get('name', '')}" if of else ""
@@ -169,8 +169,8 @@ def show_health(events: Sequence[Event]) -> bool:
 
 
 def _is_solved(event: Event, events: Sequence[Event]) -> bool:
-    """A later Event of the same object shows that the problem is solved: a Pod of the same name may have started
-    before, as a StatefulSet's does."""
+    """True if a later Event of the same object shows that the problem is solved. Only later ones count, since an
+    earlier Pod of the same name may have started, as a StatefulSet's does. False for a reason that none refutes."""
     mine = [
         later for later in events if later.subject == event.subject and later is not event and later.is_after(event)
     ]

@@ -133,7 +133,8 @@ _TRACE_KEYS = ("exc_info", "exception", "exc_text", "stack_trace", "traceback", 
 
 
 def read(text: str) -> list[LogLine]:
-    """The lines of `text`. One of JSON is as many lines as its message has."""
+    """The lines of `text`, without empty ones, each at most MAX_LINE characters. One of JSON is as many lines as its
+    message has. `text` may be an answer of Loki."""
     lines: list[LogLine] = []
     plain, inside = _Shapes(), _Shapes()
     for entry in _records_of_loki(text):
@@ -176,7 +177,7 @@ def _json_record(raw: str) -> Mapping[str, Any] | None:
 
 
 def _lines_of_record(number: int, raw: str, record: Mapping[str, Any], shapes: _Shapes) -> Iterator[LogLine]:
-    """The log lines in one JSON record."""
+    """The log lines in one JSON record, each with its level and stream if the line itself names none."""
     _, spans = _unwrap(raw)
     level, stream = _record_level(record), _joined(raw, spans) or _record_stream(record)
     logged = not _LOGGER_KEYS.isdisjoint(record)
@@ -192,7 +193,8 @@ def _without_colors(text: str) -> str:
 
 
 def _unwrap(text: str) -> tuple[int, tuple[Span, ...]]:
-    """Where the text begins after the prefixes that log collectors add, and where they name the container."""
+    """(start, spans): where the text begins after the prefixes that log collectors add, and where they name the Pod or
+    the container; no spans if they name none."""
     start = 0
     stream: tuple[Span, ...] = ()
     while match := _WRAPPED.match(text, start):
@@ -237,7 +239,8 @@ class _Shapes:
 
 
 def _shape(text: str) -> Shape:
-    """The parts of a line."""
+    """The parts of a line, by their places in it: prefixes of collectors, the process (`source`), level and place in
+    vLLM's source, then the text."""
     start, stream = _unwrap(text)
     source: Span | None = None
     while match := _SOURCE.match(text, start):
@@ -257,10 +260,10 @@ _HEAD = 400
 
 
 def level_of(text: str) -> Level | None:
-    """The level a line is logged at, None where it says none."""
+    """The level of a line by its first words; None if they name none. Python's `Warning:` counts as one."""
     head = text[:160]
     if "NCCL " in head:
-        # NCCL calls WARN what its caller then dies of.
+        # NCCL's WARN is the reason why its caller fails: not a warning.
         return "info" if "NCCL INFO" in head else None
     if (_LEVEL_LIKE.search(head) or head[:2].strip("[")[:1] in "DIWEF") and (match := _LEVEL.search(head)):
         level_word = match["word"] or match["key"] or match["letter"]
@@ -280,7 +283,7 @@ def _parse_json_record(text: str) -> Mapping[str, Any] | None:
 
 
 def _record_stream(record: Mapping[str, Any]) -> str:
-    """The Pod and container that a collector's record names."""
+    """The Pod and container that a collector's record names; empty if it names none."""
     inner = [record.get(key) for key in ("kubernetes", "labels", "resource", "k8s", "attributes")]
     inner += [entry.get("labels") for entry in inner if isinstance(entry, Mapping)]
     for item in (*inner, record):

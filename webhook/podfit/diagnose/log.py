@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from heapq import merge
+from typing import NamedTuple
 
 from podfit.base.dataclass import dataclass
 from podfit.diagnose import phase, stall
@@ -57,7 +58,8 @@ class LogReading:
 
 
 def read(lines: Sequence[LogLine]) -> LogReading:
-    """Looks for what the log's program died of; of several containers, for the first that fails."""
+    """The findings of a log: of several containers in it, those of all, by rank and line. It serves if each of them
+    does."""
     streams: dict[str, list[LogLine]] = {}
     for line in lines:
         streams.setdefault(line.stream, []).append(line)
@@ -103,6 +105,16 @@ class _Process:
     """Condition of a signature → the numbers of the lines that fulfill it."""
 
 
+class _Hit(NamedTuple):
+    """A line that fits a signature."""
+
+    at: int
+    """The index of the line."""
+    signature: Compiled
+    weak: bool
+    """It is only a symptom here."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A line that may be a sighting or an unknown error."""
@@ -143,7 +155,8 @@ class _Reader:
         self.loaded = [at for at in self.marks["loaded"] if lines[at].level == "info"]
 
     def _take(self, index: int, line: LogLine, process: _Process, traits: Traits) -> None:
-        """Take what one line says."""
+        """Record a line: its marks, the conditions that it fulfills, and as a candidate if it may be an error. A
+        traceback begins after the last informational line of its process, or at its heading."""
         count = process.count
         for name, pattern in traits.marks:
             if not pattern.checked or pattern.search(line.text):
@@ -170,13 +183,13 @@ class _Reader:
     def read(self) -> LogReading:
         """Read all lines and return the findings of the log."""
         lines, stopped = self.lines, self._stopped()
-        hits: list[tuple[int, Compiled, bool]] = []
+        hits: list[_Hit] = []
         error: LogLine | None = None
         chained = False
         for candidate in self.candidates:
             index, line = candidate.index, lines[candidate.index]
-            hit = self._signature(candidate, line)
-            if hit is None:
+            match = self._signature(candidate, line)
+            if match is None:
                 if (
                     (error is None or chained)
                     and index <= stopped
@@ -187,17 +200,17 @@ class _Reader:
                     error = error or line
                     chained = _is_chained(candidate)
                 continue
-            signature, weak = hit
+            signature, weak = match
             if weak and (index > stopped or (error is not None and not chained)):
                 continue  # the output of a process that is ending, a consequence of an unknown error
             if not self._is_survived(signature, index):
-                hits.append((index, signature, weak))
+                hits.append(_Hit(index, signature, weak))
         started = self.marks["banner"][-1] if self.marks["banner"] else -1
         is_up = any(at > started for at in self.alive[-1:])
-        if started > 0 and is_up and not any(index > started for index, *_ in hits):
+        if started > 0 and is_up and not any(hit.at > started for hit in hits):
             hits = []  # the last start of several succeeded
-        elif any(index > started and not weak for index, _, weak in hits):
-            hits = [later for later in hits if later[0] > started]  # the last start of several failed
+        elif any(hit.at > started and not hit.weak for hit in hits):
+            hits = [hit for hit in hits if hit.at > started]  # the last start of several failed
         sightings = sorted(self._sightings(hits), key=_rank)
         sightings = [sighting for sighting in sightings if not sighting.signature.vague] or sightings
         if (stalled := stall.find(lines, self.marks["statistics"])) is not None:
@@ -232,7 +245,8 @@ class _Reader:
         return len(lines)
 
     def _stop(self, started: int) -> Stop | None:
-        """The signal that ended the start which begins at a line, before it came up."""
+        """The signal that ended the start which begins at a line, before it came up; None without one. Its seconds are
+        0 if the log has no times."""
         at = next((at for at in self.marks["told"] if at > started), None)
         if at is None or any(started < up < at for up in self.alive):
             return None
@@ -312,30 +326,39 @@ class _Reader:
         last = min(index + _AFTER, self.up[after] if after < len(self.up) else len(self.lines))
         return bisect_left(self.dead, first) < bisect_right(self.dead, last)
 
-    def _sightings(self, hits: Sequence[tuple[int, Compiled, bool]]) -> Iterator[Sighting]:
+    def _sightings(self, hits: Sequence[_Hit]) -> Iterator[Sighting]:
         """The sightings of a cause up to `MAX_EVIDENCE` different lines of one rank."""
         lines: dict[tuple[str, bool, bool], set[str]] = {}
-        for index, signature, weak in hits:
-            names = lines.setdefault((signature.cause.id, weak, signature.signature.running), set())
-            raw = self.lines[index].raw
-            if len(names) < MAX_EVIDENCE and raw not in names:
-                names.add(raw)
-                yield self._sighting(index, signature, weak)
+        for hit in hits:
+            rank = (hit.signature.cause.id, hit.weak, hit.signature.signature.running)
+            texts = lines.setdefault(rank, set())
+            raw = self.lines[hit.at].raw
+            if len(texts) < MAX_EVIDENCE and raw not in texts:
+                texts.add(raw)
+                yield self._sighting(hit)
 
-    def _sighting(self, index: int, compiled: Compiled, weak: bool) -> Sighting:
-        """The sighting of a cause at a line, with the evidence; of a validation error also the lines below it."""
-        line = self.lines[index]
-        below = self._below(index, BELOW) if _VALIDATION.search(line.text) else []
+    def _sighting(self, hit: _Hit) -> Sighting:
+        """The sighting of a cause at a line, with the evidence; of a validation error also the lines below it, the
+        first of which names the field."""
+        line = self.lines[hit.at]
+        below = self._below(hit.at, BELOW) if _VALIDATION.search(line.text) else []
         log_lines = (*below[:1], line, *below[1:])
         evidence = tuple(dict.fromkeys(text.raw.strip() for text in log_lines))
         return Sighting(
-            compiled.cause, compiled.signature, evidence, log_lines[0].number, phase=self._phase(index), weak=weak
+            cause=hit.signature.cause,
+            signature=hit.signature.signature,
+            evidence=evidence,
+            line=log_lines[0].number,
+            phase=self._phase(hit.at),
+            weak=hit.weak,
         )
 
     def _phase(self, index: int) -> Phase | None:
-        """The phase of vLLM at a line: the phase of its traceback, else of the last milestone printed before it."""
-        if (phase_name := phase.of_frames(self._traceback(index))) is not None:
-            return phase_name
+        """The phase of vLLM at a line: the phase of its traceback, else of the last milestone that its start printed
+        before it; None if it shows neither."""
+        traceback_phase = phase.of_frames(self._traceback(index))
+        if traceback_phase is not None:
+            return traceback_phase
         begun = self.marks["banner"][bisect_right(self.marks["banner"], index) - 1] if self.marks["banner"] else -1
         for name, _ in phase.MILESTONES:
             at = bisect_left(self.marks[f"before-{name}"], index)

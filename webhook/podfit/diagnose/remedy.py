@@ -39,7 +39,7 @@ class Known:
     """The phase in which vLLM failed."""
 
     def value(self, dest: str) -> Any:
-        """An argument's value, or its default in the release; None if it is not known."""
+        """An argument's value, or its default in the release: the manifest's, else the log's. None if it is unknown."""
         if self.engine is not None:
             return self.engine.args.get(dest)
         if self.start is None or self.start.given is None:
@@ -97,7 +97,8 @@ def _raised(log_values: Known, short: float, why: str) -> Iterator[str]:
 
 
 def _cache_too_small(log_values: Known) -> Iterator[str]:
-    """The longest request that fits, as vLLM estimates, and the share of the GPU that the KV cache needs."""
+    """The longest request that fits, as vLLM estimates, and the share of the GPU that the KV cache needs; each only if
+    the log has its numbers."""
     longest = log_values.start.longest if log_values.start else None
     length = re.search(r"max seq len \((\d+)\)", log_values.text)
     if longest:
@@ -117,7 +118,8 @@ _UNITS = {"KiB": 1 << 10, "MiB": MI, "GiB": GI}
 
 
 def _out_of_memory(log_values: Known) -> Iterator[str]:
-    """The remedy of the phase: memory that loading needs, and memory that the KV cache leaves, are two things."""
+    """The remedy of the phase: loading needs a larger GPU, what comes after the KV cache a smaller one. None without
+    the log's numbers. Other processes on the GPU come first, and the sampler's dummy requests before all."""
     match = re.search(r"Tried to allocate (\d+(?:\.\d+)?) ([KMG]iB)", log_values.text)
     free = re.search(r"of which (\d+(?:\.\d+)?) ([KMG]iB) is free", log_values.text)
     if (dummies := re.search(r"with (\d+) dummy requests", log_values.text)) and int(dummies[1]) > 1:
@@ -196,9 +198,9 @@ def _lower_share(log_values: Known, short: float) -> Iterator[str]:
         yield f"Lower --gpu-memory-utilization by {less:g}: {what}."
     if log_values.phase == "capture":
         yield "--enforce-eager leaves the CUDA graphs out."
-        if (release := log_values.start.release if log_values.start else None) and SECOND_RUNNER[
-            0
-        ] <= release < SECOND_RUNNER[1]:
+        release = log_values.start.release if log_values.start else None
+        first, after_last = SECOND_RUNNER
+        if release and first <= release < after_last:
             yield "VLLM_USE_V2_MODEL_RUNNER=0 takes the runner that leaves room for them."
 
 
@@ -208,8 +210,8 @@ profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runne
 
 
 def _unloaded(log_values: Known, match: re.Match[str], free: re.Match[str]) -> str:
-    """Why the GPU is too small, if the log does not say that the weights were loaded. A part of a log, without the line
-    that names the model, may leave out that line, too."""
+    """The reason why the GPU is too small for loading: the planned weights; that they exceed it, if the log is whole
+    (it names the model); else only the failed allocation. `match`, `free`: its size, and what was free."""
     total = log_values.total or 0
     plan = log_values.engine.plan.gpu if log_values.engine else None
     if plan and plan.weights.likely and plan.weights.likely > total:
@@ -236,7 +238,7 @@ def _taken(log_values: Known) -> Iterator[str]:
 
 
 def _host_memory(log_values: Known) -> Iterator[str]:
-    """The memory limit that the host memory plan needs; none without a plan."""
+    """The memory limit that the host memory plan needs; none without a plan or a limit."""
     engine = log_values.engine
     host = engine.plan.host if engine else None
     if engine is None or host is None:
@@ -253,7 +255,8 @@ def _host_memory(log_values: Known) -> Iterator[str]:
 
 
 def _too_few_gpus(log_values: Known) -> Iterator[str]:
-    """The number of GPUs that the parallel sizes need, or the size for the present ones."""
+    """The number of GPUs that the parallel sizes need, or the tensor parallel size for those that are available, if
+    that is what is too large."""
     match = re.search(
         r"(?:World|Tensor parallel) size \((\d+)\) (?:is larger than the number of|exceeds) available GPUs \((\d+)\)",
         log_values.text,

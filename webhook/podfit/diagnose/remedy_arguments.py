@@ -27,7 +27,8 @@ MODEL_FEATURES = {"LoRA": "--enable-lora", "BitsAndBytes": "--quantization bitsa
 
 
 def wrong_flag(text: str) -> Iterator[str]:
-    """The changes for one rejected command line."""
+    """The changes for a rejected command line, by the first form of vLLM's message that `text` has; none for another
+    message."""
     if match := re.search(r"unrecognized arguments?:? (.*)", text):
         flags = dict.fromkeys(re.findall(r"(?<!\S)--?[A-Za-z][\w-]*", match[1]))
         yield from map(_unknown, flags)

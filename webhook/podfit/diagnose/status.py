@@ -45,7 +45,7 @@ def is_well(pod: Mapping[str, Any]) -> bool:
 
 
 def from_pod(pod: Mapping[str, Any]) -> Iterator[ContainerState]:
-    """The words of a Pod's `status`: its own first, then its containers', then its conditions."""
+    """The states in a Pod's `status`: its own reason first, then its containers', then its bad conditions."""
     status = pod.get("status")
     if not isinstance(status, Mapping):
         return
@@ -104,7 +104,7 @@ _TABLE = re.compile(r"^\s*(?:\S+\s+)?[a-z0-9][\w.-]*\s+\d+/\d+\s+(?P<status>[A-Z
 
 
 def from_lines(lines: Sequence[LogLine]) -> list[ContainerState]:
-    """The words of `kubectl describe pod`, and of `kubectl get pods`."""
+    """The states in the text of `kubectl describe pod`, where one is a block of lines, and of `kubectl get pods`."""
     words: list[ContainerState] = []
     block: list[tuple[str, str, LogLine]] = []
     is_row = per_shape(lambda line: (_TABLE.match(line.raw) or _FIELD.match(line.raw)) is not None)
@@ -149,7 +149,7 @@ def _state_of_describe(block: Sequence[tuple[str, str, LogLine]]) -> Iterable[Co
 
 
 def sightings(states: Iterable[ContainerState]) -> list[Sighting]:
-    """The causes that the words name."""
+    """The sighting of the first signature that each state fits. A message from the log is left out: `log` reads it."""
     items = []
     for word in states:
         text = ContainerState(word.reason, "", (), word.exit_code).text if word.log else word.text

@@ -23,7 +23,8 @@ def unanswered(engines: Iterable[Engine]) -> Counter[str]:
 
 
 def reason_unanswered(engine: Engine) -> str | None:
-    """Why nothing is known of the container's GPU memory, in a few words; None if it fits or does not fit some GPU."""
+    """The reason why nothing is known of the container's GPU memory, in a few words; None if the plan has a verdict, or
+    one for each GPU that it may get."""
     if engine.plan.verdict != "unsure" or (engine.gpus is not None and not engine.gpus.is_unsure):
         return None
     if engine.on_processors:
@@ -57,7 +58,8 @@ def newer_releases(checked: Checked) -> list[str]:
 
 
 def line(engines: Iterable[Engine]) -> str:
-    """One line for people; empty if each container has one answer for a known GPU."""
+    """One line for people on the containers with and without an answer, and on those whose GPU is unknown; empty if
+    each has an answer for a known GPU."""
     items = list(engines)
     reasons = unanswered(items)
     open_gpu = sum(

@@ -16,7 +16,8 @@ from podfit.vllm.facts import Facts
 
 
 def tree(objects: Sequence[tuple[JSON, Facts]], policy: Policy, namespace: str | None = None) -> dict[str, Any]:
-    """The objects as they may be published; and of those with vLLM the webhook's decision, plans and findings.
+    """The objects as they may be published, without Secrets; and of those with vLLM the webhook's decision, plans and
+    findings.
 
     Decisions and plans are of the published objects, so that they contain nothing else. `found` has the findings of
     the objects as they were given, without their texts. `objects`: each with what is known next to it. `namespace`: of

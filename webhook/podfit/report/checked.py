@@ -225,7 +225,8 @@ class Checked(NamedTuple):
 
 
 def container(file: str, document: Document, report: Report, result: Result) -> CheckedContainer:
-    """The findings of one container at their places, with what annotations and comments accept."""
+    """The findings of one container at their places, with what annotations, exceptions and comments accept: those that
+    deny or warn, and those that a policy or an annotation accepts."""
     comments = _comments(document.text)
     items = []
     for finding in result.findings:
@@ -268,8 +269,8 @@ _FLAG = regex(r"--[a-z][\w-]*")
 
 
 def _narrowed(document: Document, graded: GradedFinding) -> Mark:
-    """Where the finding's value is; in a text of several lines or words (a script) the flag that it speaks of, or
-    that it would change."""
+    """The place of the finding's value; in it, that of the first flag that the finding names. Without a flag, of a
+    value of several lines its first line, without the header (`|`)."""
     mark = document.mark_of(graded.field_path)
     lines = document.text.split("\n")
     finding = graded.finding
@@ -288,7 +289,7 @@ def _narrowed(document: Document, graded: GradedFinding) -> Mark:
     for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
         text = lines[number - 1][mark.column - 1 :] if number == mark.line else lines[number - 1]
         if text.strip() and not re.fullmatch(r"[|>][+-]?\d?\s*(?:#.*)?", text.strip()):
-            start = len(lines[number - 1]) - len(text) + len(text) - len(text.lstrip())
+            start = len(lines[number - 1]) - len(text.lstrip())
             return Mark(number, start + 1, number, len(lines[number - 1].rstrip()) + 1)
     return Mark(mark.line, mark.column, mark.line, mark.column + 1)
 
@@ -305,8 +306,8 @@ _SEPARATOR = regex(r"^[\s:—–-]+")
 
 
 def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
-    """Line → the rules that a comment silences there, and why. A comment of its own line speaks of the next one that is
-    none."""
+    """Line → the rules that a comment silences there, and why. A comment on its own line is about the next line that is
+    not a comment. One without a reason silences nothing (`in_vain` reports it)."""
     entries: dict[int, tuple[frozenset[str], str]] = {}
     if "podfit:" not in text:
         return entries
@@ -317,11 +318,9 @@ def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
         if match is None or not reason:
             continue  # no reason, no exception
         at = index
-        if line.lstrip().startswith("#"):
-            at = next(
-                (later for later in range(index + 1, len(lines)) if (text := lines[later].strip()) and text[0] != "#"),
-                index,
-            )
+        if _is_comment(line):
+            later_lines = range(index + 1, len(lines))
+            at = next((later for later in later_lines if lines[later].strip() and not _is_comment(lines[later])), index)
         rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
         before = entries.get(at + 1, (frozenset(), ""))
         entries[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
@@ -334,6 +333,11 @@ def _accepted_by_comment(
     """The acceptance in a comment on that line, if it names the rule."""
     rules, reason = comments.get(mark.line, (frozenset(), ""))
     return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
+
+
+def _is_comment(line: str) -> bool:
+    """Return whether the line has nothing but a comment."""
+    return line.lstrip().startswith("#")
 
 
 def in_vain(file: str, text: str, rule_ids: Collection[str]) -> Iterator[str]:

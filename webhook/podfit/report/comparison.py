@@ -128,7 +128,7 @@ def _bump(change: ContainerComparison) -> str:
 
 
 def _text(change: ContainerComparison) -> str:
-    """The whole comparison of one container as text."""
+    """The comparison of one container as text: release, verdict and whatever else differs, a section each."""
     out = [f"{_name(change)}{_state(change)}"]
     if change.before and change.after:
         out.append(f"  {'your command':<14}{_for_you(change)}")
@@ -150,12 +150,13 @@ def _text(change: ContainerComparison) -> str:
 
 
 def _for_you(change: ContainerComparison) -> str:
-    """The arguments on the command line whose meaning changes, and the values that vLLM resolves otherwise."""
-    before, after = change.facts[0].before, change.facts[0].after
-    parts = [f"{_spelt(name)} is not an option of vLLM {after}" for name in change.lost_flags]
-    parts += [f"{_spelt(name)} is not an option of vLLM {before}" for name in change.gained_flags]
-    parts += [f"{name} is not a variable of vLLM {after}" for name in change.lost_variables]
-    parts += [f"{name} is not a variable of vLLM {before}" for name in change.gained_variables]
+    """The options and variables of the command that one of the two releases does not have, then the arguments and the
+    settings that differ; UNCHANGED if there are none."""
+    vllm, *_ = change.facts
+    parts = [f"{_spelt(name)} is not an option of vLLM {vllm.after}" for name in change.lost_flags]
+    parts += [f"{_spelt(name)} is not an option of vLLM {vllm.before}" for name in change.gained_flags]
+    parts += [f"{name} is not a variable of vLLM {vllm.after}" for name in change.lost_variables]
+    parts += [f"{name} is not a variable of vLLM {vllm.before}" for name in change.gained_variables]
     parts += [f"{_spelt(flag.name)} {_arrow(flag, *_masked_values(change, flag))}" for flag in change.flags]
     parts += [f"{_spelt(setting.name)} {_arrow(setting)}" for setting in change.settings]
     return "; ".join(parts) or UNCHANGED
@@ -294,7 +295,7 @@ SIGNS: Mapping[Heading, str] = {"denied": "🔴", "would_deny": "🔴", "likely"
 
 
 def render_markdown(changes: Sequence[ContainerComparison]) -> str:
-    """For a comment on a merge request."""
+    """The comparisons in Markdown, for a comment on a merge request; without containers that do not change."""
     out = [f"### podfit: {_tally(changes)}"]
     for change in changes:
         if change.state == "unchanged":

@@ -42,7 +42,8 @@ class DecidedField(NamedTuple):
 
 
 def decided_fields(policy: Policy, rule: type[Rule], subject: Subject | None) -> list[DecidedField]:
-    """Every word of a rule for an object; None: for one that every policy selects."""
+    """Mode, fix and parameters of a rule for an object, each with the values that podfit and the policies set, the last
+    one in force. `subject` None: an object that every policy selects."""
     default = builtin().base.settings[rule.id()]
     entries: dict[str, list[PolicyValue]] = {
         "mode": [PolicyValue(default.mode, BUILT_IN_POLICY, "")],

@@ -55,16 +55,27 @@ class DiagnosedPod:
     @property
     def remedy(self) -> str | None:
         """The remedy, with the values of the log and of the manifest; None if there is none."""
-        graded, engine = self.manifest_finding, next(iter(self.engines), None)
-        more: list[str] = []
-        if graded is not None and graded.suggestions:
-            more = [f"In the manifest, {denial.lead(graded)}: {'; '.join(graded.suggestions)}."]
-        elif engine is not None and self.diagnosis.plane == "gpu" and (fits := engine.changes(most=MOST_CHANGES)):
-            more = [f"Each of these fits: {'; '.join(alternative.text for alternative in fits)}."]
-        if engine is not None and self.diagnosis.cause and self.diagnosis.cause.id == "probe-killed":
-            more = [*([sentence] if (sentence := window.remedy(self.diagnosis, engine)) else []), *more]
+        engine = next(iter(self.engines), None)
+        more = [*self._probe_remedy(engine), *self._suggested_changes(engine)]
         sentence = self.diagnosis.remedy_for(engine, more)
         return sentence and self.secrets.line(sentence)
+
+    def _probe_remedy(self, engine: Engine | None) -> list[str]:
+        """A sentence on the probe whose window is too short (`window.remedy`); empty for another cause, or without
+        one."""
+        if engine is None or self.diagnosis.cause is None or self.diagnosis.cause.id != "probe-killed":
+            return []
+        sentence = window.remedy(self.diagnosis, engine)
+        return [sentence] if sentence else []
+
+    def _suggested_changes(self, engine: Engine | None) -> list[str]:
+        """A sentence with the suggestions of the manifest's finding about the cause; without them, for a cause on the
+        GPU, with the changes that fit. Empty if there are none."""
+        graded = self.manifest_finding
+        if graded is not None and graded.suggestions:
+            return [f"In the manifest, {denial.lead(graded)}: {'; '.join(graded.suggestions)}."]
+        fits = engine.changes(most=MOST_CHANGES) if engine is not None and self.diagnosis.plane == "gpu" else []
+        return [f"Each of these fits: {'; '.join(alternative.text for alternative in fits)}."] if fits else []
 
     @property
     def manifest_finding(self) -> GradedFinding | None:
@@ -82,8 +93,9 @@ class DiagnosedPod:
 
 
 def case(file: str, diagnosis: Diagnosis, pod: JSON | None, policy: Policy, facts: Facts) -> DiagnosedPod:
-    """The diagnosis with the plan of `pod`, and of the object in the file itself where none is given. What the log says
-    of the start is measured, and takes the place of what the manifest says or lets expect."""
+    """The diagnosis with the plan of `pod`, or without it of the object in the file itself; without either, the
+    diagnosis alone. The plans are those of the logged start if there is one: its model, settings and measured sizes
+    take the place of what the manifest says. The findings stay the manifest's."""
     entries = pod or diagnosis.pod
     if entries is None:
         return DiagnosedPod(file, diagnosis, None, [])
@@ -247,7 +259,8 @@ def _rest(case: DiagnosedPod, width: int) -> list[str]:
 
 
 def _without_cause(case: DiagnosedPod, width: int) -> list[str]:
-    """A Pod for which no known cause was found."""
+    """The lines on a Pod without a known cause: that the log is not vLLM's, or the outcome; and unless that is good,
+    the evidence and what to do next."""
     diagnosis, where = case.diagnosis, _where(case)
     if not diagnosis.evidence and diagnosis.foreign:
         sentence = (
@@ -296,8 +309,8 @@ _PREFIX = regex(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d
 
 
 def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
-    """The first line's message in `room` lines of a terminal; of a longer one its beginning, and its last number that
-    the remedy uses."""
+    """The first line's message in `room` lines of a terminal. A longer one is cut: its first half stays, and the text
+    before the last number in it that the remedy quotes, so that the reader sees where that is from."""
     sentence = _PREFIX.sub("", one_line(lines[0])) if lines else ""
     texts, length = _labelled("evidence", sentence, width), room * (width - 12)
     end = max((sentence.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)

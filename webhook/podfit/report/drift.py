@@ -40,8 +40,8 @@ def cells(drift: Drift) -> tuple[str, ...]:
 
 
 def text(drifts: Sequence[Drift], limit: int = 5, paint: Paint = plain) -> str:
-    """Headline and table: contradictions, then what is as planned, then what is not known and why, at most `limit`
-    names of one reason (0: all)."""
+    """Headline, table and unknown values: contradictions, then what is as planned, then the reasons why values are
+    unknown, each with at most `limit` names (0: all). `paint`: colors a line by its state."""
     count = Counter(drift.state for drift in drifts)
     head = (
         f"planned and used: {count['above']} above the plan, {count['below']} below it, "

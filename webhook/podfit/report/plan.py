@@ -86,9 +86,10 @@ def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
 
 
 def partition(engine: Engine, *, one_release: bool = True) -> dict[str, Any] | None:
-    """The GPUs that the container may get, by their plans: names in the table. None if none is planned.
+    """The GPUs that the container may get: names by the verdict of their plans, the smallest that fits, and the needs
+    of each GPU in bytes (null if unknown). None if no GPU is planned.
 
-    `one_release`: as for `podfit.vllm.memory.partition.partition`."""
+    `one_release`: if the release is unknown, plan the newest one instead of every possible one."""
     gpus = engine.gpus if one_release else engine.planned_gpus(one_release=False)
     if gpus is None:
         return None

@@ -101,6 +101,9 @@ def explain(report: Report, result: Result) -> Explained:
     engine = result.engine
     plan = engine.plan
     findings = tuple(sorted((finding for finding in result.findings if finding.is_reported), key=importance))
+    warned_or_clean: Literal["warned", "clean"] = (
+        "warned" if any(finding.mode == "warn" for finding in findings) else "clean"
+    )
     charts = []
     if plan.gpu is not None:
         charts.append(Chart(f"GPU memory of one GPU: {gpu_set.planned_name(engine)}", tuple(_gpu(plan.gpu))))
@@ -109,11 +112,7 @@ def explain(report: Report, result: Result) -> Explained:
     return Explained(
         title=f'{subject.describe_object(report.object)}, container "{subject.printable_name(engine.container.name)}"',
         summary=summary(engine, report.secrets).partition(": GPU memory ")[0],
-        state="denied"
-        if result.denied
-        else "warned"
-        if any(finding.mode == "warn" for finding in findings)
-        else "clean",
+        state="denied" if result.denied else warned_or_clean,
         standing=standing(findings),
         verdict=plan.verdict if engine.on_processors else f"GPU memory {verdict(engine)}",
         why=report.secrets.line(reason(engine)),
@@ -132,7 +131,8 @@ def explain(report: Report, result: Result) -> Explained:
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
-    """From the left: the lines in the budget, the KV cache, the lines outside of the budget, the rest of the GPU."""
+    """Bars in bytes, from the left: the lines in the budget, the KV cache (or how much is missing for it), one request,
+    the lines outside of the budget, the rest of the GPU."""
     total, budget = ledger.total.likely, ledger.budget.likely
     yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
     at = 0
@@ -179,7 +179,7 @@ def _host(ledger: HostLedger, limit: int | None) -> Iterator[Bar]:
 
 
 def _results(engine: Engine) -> Iterator[tuple[str, str]]:
-    """Name and value of each result below the chart."""
+    """(name, value) of each result below the charts, for people. A result that is unknown is left out."""
     ledger, startup, host = engine.plan.gpu, engine.plan.startup, engine.plan.host
     if ledger is not None:
         if ledger.kv_cache_tokens:
