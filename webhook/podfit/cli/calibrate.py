@@ -94,12 +94,12 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         terminal.write(json.dumps(calibration.tree(comparisons), indent=1))
     elif args.output == "configmap":
-        _refuse_nothing(comparisons)
+        _require_measurement(comparisons)
         print(edge.yaml_text(calibration.config_map(comparisons, args.namespace)), end="")
     elif comparisons:
         terminal.show(calibration.text(comparisons))
     if args.write:
-        _refuse_nothing(comparisons)
+        _require_measurement(comparisons)
         before = _before(args.write)
         args.write.parent.mkdir(parents=True, exist_ok=True)
         replacement.replace(args.write, calibration.facts(comparisons, before).encode())
@@ -127,7 +127,9 @@ def _compared(
 def _engine(
     text: str, start: Start, manifest: JSON | None, container: str | None, policy: Policy, facts: Facts
 ) -> Engine:
-    """The engine that started: the manifest's, else the one whose arguments the log lists."""
+    """The engine that started: the manifest's, else the one whose arguments the log lists. Of several in the manifest,
+    the one with the log's model, else the first. An image without a release gets the log's. `text`: the input's name.
+    Raises UnusableError if neither describes an engine."""
     if manifest is None:
         from podfit.report.command_line import judged_as
 
@@ -201,7 +203,7 @@ def _before(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _refuse_nothing(comparisons: list[StartComparison]) -> None:
+def _require_measurement(comparisons: list[StartComparison]) -> None:
     """Raises UnusableError with the reason, if no start can be saved."""
     if not any(comparison.measured_row() for comparison in comparisons):
         raise edge.UnusableError(

@@ -194,7 +194,7 @@ def _checked(args: argparse.Namespace, policy: Policy, facts: Facts) -> Checked:
         tuple(containers),
         tuple(problems),
         tuple(notes),
-        args.fail_on or "denied",
+        fail_on=args.fail_on or "denied",
         skips=tuple(note for manifest_file in inputs for note in manifest_file.skips),
         fail_on_skipped=args.fail_on_skipped,
         printed=frozenset(name for name, _ in printed),

@@ -127,8 +127,9 @@ def _tree(line: CheckResult) -> dict[str, object]:
 
 
 def observe(client: Client, args: argparse.Namespace, tell: Callable[[str], None]) -> Observed:
-    """Everything that can be seen; raises UnusableError if the API server can't be reached. `tell` is called with
-    what is being looked at: what hangs takes seconds each."""
+    """Everything that can be seen of an installation; raises UnusableError if the API server can't be reached. What
+    must not be read is `Unseen`. `tell` gets the progress: a request that hangs takes seconds. The metrics are read
+    before and after the dry run, which they count."""
     from podfit.server import doctor
 
     tell("webhook configurations")

@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         edge.tell(f"note: {note}")
     if not problems or fixed:
-        sys.stdout.flush()  # the diff comes before what is said of it
+        sys.stdout.flush()  # the diff comes before the lines about it
         _tell_rest(fixed, args)
     return 3 if problems else 0
 

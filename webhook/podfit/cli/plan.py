@@ -139,16 +139,29 @@ def run(args: argparse.Namespace) -> int:
     if args.model_config:
         facts = replace(facts, models={"*": _model_config(Path(args.model_config))})
     if for_model:
-        from podfit.cli.support import needs
+        return _plan_model(args, argv[0], versions, facts)
+    _check_options_of_command_line(args, versions)
+    if len(versions) == 2:
+        return _side_by_side(argv, versions, facts, args)
+    return _plan_command_line(args, argv, facts)
 
-        if len(versions) == 2:
-            raise edge.UnusableError(
-                "two --vllm-version compare a command line: "
-                f"podfit plan --vllm-version A --vllm-version B -- vllm serve {argv[0]}"
-            )
-        if args.kv_cache_memory is not None:
-            raise edge.UnusableError(f"--kv-cache-memory belongs to a command line; {BEFORE}")
-        return needs.run(args, argv[0], facts)
+
+def _plan_model(args: argparse.Namespace, model: str, versions: Sequence[str | None], facts: Facts) -> int:
+    """Print the GPUs for a model; returns the exit code. Raises UnusableError for options of a command line."""
+    from podfit.cli.support import needs
+
+    if len(versions) == 2:
+        raise edge.UnusableError(
+            "two --vllm-version compare a command line: "
+            f"podfit plan --vllm-version A --vllm-version B -- vllm serve {model}"
+        )
+    if args.kv_cache_memory is not None:
+        raise edge.UnusableError(f"--kv-cache-memory belongs to a command line; {BEFORE}")
+    return needs.run(args, model, facts)
+
+
+def _check_options_of_command_line(args: argparse.Namespace, versions: Sequence[str | None]) -> None:
+    """Raise UnusableError for an option that only `podfit plan MODEL` or a comparison of two releases has."""
     if args.context or args.users or args.nodes:
         raise edge.UnusableError(
             "--context, --users and --nodes belong to `podfit plan MODEL`; a command line says --max-model-len itself"
@@ -159,8 +172,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.format == "markdown" and len(versions) < 2:
         raise edge.UnusableError("--format markdown shows a comparison: give --vllm-version twice")
-    if len(versions) == 2:
-        return _side_by_side(argv, versions, facts, args)
+
+
+def _plan_command_line(args: argparse.Namespace, argv: list[str], facts: Facts) -> int:
+    """Print the plan of one command line, or the manifest of `-o`, and return 0. Raises UnusableError if it does not
+    start vLLM, or has no manifest."""
     assumed = args.vllm_version is None
     report = judged_as(argv, args.vllm_version or str(newest_read()), facts, policies.load(args.policy), args.namespace)
     if not report.results:

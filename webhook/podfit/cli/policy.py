@@ -315,7 +315,8 @@ def _named(obj: Mapping[str, Any], reference: Mapping[str, Any]) -> Mapping[str,
 
 
 def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
-    """Everything of the table's kinds that no controller made, with the user's own rights, and what is around it."""
+    """("cluster", object, facts) of each workload that no controller made, of the kinds in WORKLOAD_KINDS, with the
+    user's own rights. A kind that must not be read is a note."""
     from podfit.cli.support import user_cluster
     from podfit.cluster import surroundings
     from podfit.cluster.access import StatusError
@@ -338,7 +339,8 @@ def _of_cluster() -> Iterator[tuple[str, RehearsedObject, Facts]]:
         for resource in (kinds[name] for name in order(WORKLOAD_KINDS) if name in kinds):
             try:
                 for item in (entry for page in pages(client, resource.path()) for entry in page):
-                    if controller_of(obj := with_kind(resource, item)) is None:
+                    obj = with_kind(resource, item)
+                    if controller_of(obj) is None:
                         yield "cluster", RehearsedObject(obj), facts
             except StatusError as error:
                 edge.tell(f"note: {resource.name}: {error}")

@@ -97,9 +97,9 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def set_proxy(configuration: Configuration, own: str | None = None) -> None:
-    """Proxies as in kubectl. A cluster's own, whatever NO_PROXY says. The environment's never to this machine, and
-    not by ALL_PROXY (Go's net/http). Without a scheme http; a SOCKS proxy resolves names; a password in the URL
-    is sent.
+    """Set the proxy as kubectl does: a cluster's `own`, whatever NO_PROXY says; else the environment's, never to this
+    machine, and not by ALL_PROXY (Go's net/http); else none. A URL without a scheme is http's; a SOCKS proxy resolves
+    names; a password in the URL is sent.
 
     Raises ValueError for an invalid URL of a proxy, without showing it: it may contain a password."""
     configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
@@ -123,7 +123,8 @@ def set_proxy(configuration: Configuration, own: str | None = None) -> None:
 
 
 def impersonated(context: Context) -> list[tuple[str, str]]:
-    """The headers of a user that acts as another one; raises AccessError. The client ignores `as`."""
+    """(name, value) of the headers of a user that acts as another one; empty if it does not. Raises AccessError for a
+    value that is not text. The client library itself ignores `as`."""
     user = context.user
     headers: dict[str, object] = {
         "Impersonate-User": [user.get("as") or ""],

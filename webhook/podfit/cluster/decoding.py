@@ -82,7 +82,8 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _fields(text: bytes, large: str, first: str, read: Callable[[_Cursor, JSON], Any]) -> JSON:
-    """The fields of an object. `read` gets those before the one named `large`, among them `first`, and reads it."""
+    """The fields of an object. `read` gets those before the one named `large`, among them `first`, and reads it. Raises
+    ValueError if the object has no field `first`, UnreadableError if the large one cannot be read whole."""
     fields: dict[str, Any] = {}
     with _TURN:
         try:

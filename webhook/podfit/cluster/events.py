@@ -29,7 +29,8 @@ class EventWriter:
         self._recent: deque[float] = deque()
 
     def write(self, client: Client, events: Iterable[Mapping[str, Any]]) -> str:
-        """Creates what the limit allows; returns the first error, empty without one."""
+        """Creates as many Events as the limit allows, those first that were not sent or longest ago. Returns the first
+        error, empty without one; that an Event exists, or its namespace is gone, is none."""
         given = {str(event["metadata"]["name"]): event for event in events}
         self._sent = {name: at for name, at in self._sent.items() if name in given}
         error = ""

@@ -75,7 +75,8 @@ def read(paths: Sequence[Path], name: str | None = None) -> Context:
     current = ""
     for file in paths:
         config = _load(file)
-        if not isinstance(current_context := config.get("current-context") or "", str):
+        current_context = config.get("current-context") or ""
+        if not isinstance(current_context, str):
             raise AccessError(f"{file}: current-context is not a text")
         current = current or current_context
         for section, entries in sections.items():
@@ -100,7 +101,8 @@ def read(paths: Sequence[Path], name: str | None = None) -> Context:
             f'{cluster_file}: cluster "{context["cluster"]}": server is not a valid URL ("{server}", expected '
             "https://HOST:PORT)"
         )
-    if not isinstance(insecure := cluster.get("insecure-skip-tls-verify", False), bool):  # any text would be true
+    insecure = cluster.get("insecure-skip-tls-verify", False)
+    if not isinstance(insecure, bool):  # any text would be true
         raise AccessError(
             f'{cluster_file}: cluster "{context["cluster"]}": insecure-skip-tls-verify is not a boolean ("{insecure}")'
         )
@@ -129,7 +131,8 @@ def _load(file: Path) -> Entry:
 
 
 def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Entry]]:
-    """Name and contents of each entry: without what is empty, paths absolute."""
+    """(name, contents) of each entry of a section, without empty fields and with absolute paths. Raises AccessError for
+    a field of another type."""
     section_entries = config.get(section) or []
     if not isinstance(section_entries, list) or not all(
         isinstance(row_entry, Mapping) and "name" in row_entry for row_entry in section_entries

@@ -110,7 +110,8 @@ def _identity(obj: Mapping[str, Any]) -> str:
 def get(
     client: Client, path: str, query: Mapping[str, str], wait: Callable[[float], object] = time.sleep
 ) -> dict[str, Any]:
-    """One page, or one object; a busy or restarting API server is asked again. Raises as `pages`."""
+    """One page, or one object; a busy or restarting API server is asked again, at most MAX_TRIES times in all, with
+    pauses in seconds by `wait`. Raises as `pages`."""
     for attempt in range(1, MAX_TRIES + 1):
         pause = 0.5 * 2 ** (attempt - 1)
         try:

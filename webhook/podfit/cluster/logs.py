@@ -17,8 +17,8 @@ FIRST_BYTES = 2 << 20
 
 
 def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
-    """The memory that the log of each running Pod of the scan reports. A log that is gone, too slow, or may not be read
-    is skipped; the first such log is listed with what the scan could not read."""
+    """The memory that the log of each running Pod of the scan reports, by its first FIRST_BYTES. A log that is gone,
+    too slow, or may not be read is skipped; the first such log is added to the scan's `not_read`."""
     containers: dict[str, list[str]] = {}
     for row in scan.rows:
         containers.setdefault(row.object.uid, []).append(row.container)

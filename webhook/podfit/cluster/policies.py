@@ -37,7 +37,8 @@ class InstalledPolicy:
 
 
 def installed(client: Client) -> InstalledPolicy:
-    """The policy in the ConfigMap of the chart; raises UnknownPolicyError if there is none or may not be read."""
+    """The policy in the ConfigMap of the chart; raises UnknownPolicyError if there is none or several, or if it must
+    not be read."""
     try:
         config_maps = [item for page in pages(client, "/api/v1/configmaps", {"labelSelector": LABEL}) for item in page]
     except StatusError as error:

@@ -70,7 +70,8 @@ def _going(error: StatusError) -> bool:
 
 
 def _remove(client: Client, resource: Resource, current: set[tuple[str, str]], namespace: str | None) -> int:
-    """Deletes our reports that are not among the current ones; how many."""
+    """Deletes podfit's reports that are not among the current ones (namespace, name); returns their number, with those
+    that were gone already."""
     query = {"labelSelector": "=".join(LABEL)}
     stale = []
     for page in pages(client, resource.path(namespace=namespace), query):

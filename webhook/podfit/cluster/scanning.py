@@ -76,8 +76,9 @@ class Scanner:
         self._owners = Owners()
         self._scanned_uids: set[str] = set()
         self._starts: dict[str, set[int]] = {}
+        """uid of a workload → the hashes of how its vLLM containers start."""
         self._predictors: dict[str, list[JSON]] = {}
-        """uid of a workload → how its vLLM containers start."""
+        """uid of a KServe service → its vLLM containers, which the controller completes."""
         self._maps: OrderedDict[tuple[str, str], JSON | None] = OrderedDict()
         self._maps_refused = False
         self._kinds: dict[Key, Resource] = {}
@@ -197,17 +198,21 @@ class Scanner:
         return companions_of
 
     def _config_maps(self, obj: JSON, namespace: str) -> dict[str, JSON]:
-        """The ConfigMaps that the object's Pods refer to, each read once; a forbidden one is reported once."""
+        """Name → each ConfigMap that the object's Pods refer to and that can be read. Each is read once, while it is
+        among the last MAX_CONFIG_MAPS; after one that must not be read, no more are."""
         entries: dict[str, JSON] = {}
         resource = self._kinds.get(("", "ConfigMap"))
-        for name in sorted(config_map_names(obj)) if resource and namespace else ():
+        if resource is None or not namespace:
+            return entries
+        for name in sorted(config_map_names(obj)):
             place = (namespace, name)
             if place not in self._maps and not self._maps_refused:
-                self._maps[place] = self._config_map(resource, namespace, name) if resource else None
+                self._maps[place] = self._config_map(resource, namespace, name)
                 if len(self._maps) > MAX_CONFIG_MAPS:
                     self._maps.popitem(last=False)
-            if (kept := self._maps.get(place)) is not None:
-                entries[name] = kept
+            config_map = self._maps.get(place)
+            if config_map is not None:
+                entries[name] = config_map
         return entries
 
     def _config_map(self, resource: Resource, namespace: str, name: str) -> JSON | None:
@@ -228,11 +233,13 @@ class Scanner:
     def _judge(
         self, obj: JSON, policy: Policy, other: Policy | None, facts: Facts, companions_of: Callable[[str], Companions]
     ) -> None:
-        """Adds the findings about one object, unless its owner has been counted already."""
+        """Adds the findings about one object. Left out: one that was counted already, a retired ReplicaSet, one
+        whose owner was, one that has ended, and one without vLLM or outside of the selection."""
         ref = Ref.of(obj)
         if ref.uid in self._scanned_uids or scan.retired(obj):
             return
-        if (top := self._owners.top(obj)) is not None:
+        top = self._owners.top(obj)
+        if top is not None:
             self._owners.add(obj, top)
             self._add_running_pod(obj, ref, top)
             return
@@ -240,7 +247,8 @@ class Scanner:
             return
         here = replace(facts, companions=companions_of(ref.namespace))
         report = lint(obj, policy, here, where="scan")
-        if report.results and (maps := self._config_maps(obj, ref.namespace)):
+        maps = self._config_maps(obj, ref.namespace) if report.results else {}
+        if maps:  # variables of vLLM may be in them
             here = replace(here, config_maps=maps)
             report = lint(obj, policy, here, where="scan")
         self._scan.errors += [f"{ref}: {error.rule}: {error.error}" for error in report.errors]

@@ -66,8 +66,9 @@ def credentials(context: Context, patience: float = PLUGIN_TIMEOUT) -> tuple[Cre
 
 
 def _by_program(context: Context, plugin: Mapping[str, Any], patience: float) -> tuple[Credentials, float | None]:
-    """Runs a credential plugin (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
-    #client-go-credential-plugins)."""
+    """(credentials, their end in seconds since the epoch, None without one) of a credential plugin, which has
+    `patience` seconds. Raises AccessError. https://kubernetes.io/docs/reference/access-authn-authz/authentication/
+    #client-go-credential-plugins"""
     command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
     about = f'{context}: sign-in program "{command}"'
     if not command or not version:

@@ -134,7 +134,8 @@ class KindWatch:
         return error.retry_after or 0.0
 
     def _list(self) -> str:
-        """Reads everything; the place in the history at which it was so."""
+        """Reads all objects, with smaller pages while one cannot be read; returns the place in the history (a
+        resourceVersion) of the list. An object that cannot be read by itself is unknown."""
         store, query = Store(self.kind), self._query()
         while True:
             query["limit"] = str(self._limit)

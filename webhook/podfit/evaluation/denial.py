@@ -104,7 +104,8 @@ def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
 
 
 def _whose(report: Report) -> str:
-    """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees."""
+    """The object, and the controller that made it: an Event about a Pod is all that a Deployment's author sees. Each
+    name is cut so that both fit into REFUSAL_HEADLINE_LENGTH with the problem."""
     kind, _, name = subject.describe_object(report.object).partition(" ")
     owner = controller_of(report.object)
     own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"

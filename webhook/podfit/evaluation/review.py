@@ -145,7 +145,8 @@ def mutate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
 
 
 def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> Decision:
-    """One webhook's decision. Never raises: an error of ours allows the object and says so."""
+    """One webhook's decision. Never raises: an error of ours allows the object and says so. A Policy, podfit's own
+    object, is validated but never patched."""
     try:
         if (request.group, request.kind) == ("podfit.dev", "Policy"):
             return _of_policy(request) if webhook == "validate" else Decision(request, "skipped")

@@ -160,7 +160,7 @@ class Secrets:
         return self.masked(text, quoted=True) != text
 
     def _spans(self, text: str) -> Iterator[Span]:
-        """Places of known secrets in a text; short ones only as whole words."""
+        """Places of known secrets in a text, also of the beginnings of long ones; short ones only as whole words."""
         if not self._known:
             return
         written = canonical(text)

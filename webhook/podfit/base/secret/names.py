@@ -58,7 +58,8 @@ _HINT = regex("key|token|secret|pass|auth|bearer|cookie|cred|salt|pw|pat|jwt", r
 
 @lru_cache(4096)  # the same few fields are in every object
 def names_secret(name: str) -> bool:
-    """Return whether a name, at most MAX_NAME_LENGTH long, is one of a secret."""
+    """Return whether a name, at most MAX_NAME_LENGTH long, is one of a secret, by its last word (without numbers and
+    endings such as `file`) and the words before it."""
     if _HINT.search(name) is None:
         return False
     words = [word.lower() for word in _PARTS.findall(name)]

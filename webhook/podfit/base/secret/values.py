@@ -61,7 +61,8 @@ def lowered(text: str) -> str:
 
 
 def spellings(secret: str) -> Iterator[str]:
-    """Yield the secret as programs and YAML write it."""
+    """Yield the secret as programs, shells, URLs, JSON and YAML write it; some spellings more than once. Letters and
+    digits alone have one."""
     yield secret
     if secret.isascii() and secret.isalnum():
         return
