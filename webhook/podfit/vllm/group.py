@@ -56,6 +56,7 @@ def _is_led(cached_object: CachedObject) -> bool:
 
 
 def _by_path(cached_object: CachedObject) -> Mapping[FieldPath, Workload]:
+    """Path → workload; the first of several with one path."""
     return {workload.path: workload for workload in reversed(cached_object.workloads)}
 
 

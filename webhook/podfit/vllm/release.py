@@ -181,6 +181,7 @@ LONGEST = 512
 
 @lru_cache(256)  # a cluster has a few images
 def _from_image(image: str) -> Release | None:
+    """The release of an image that another vendor numbers, else the one in its tag; None if neither names one."""
     return release_of_image(image, _vendors()) or _from_tag(image)
 
 
@@ -318,5 +319,6 @@ def is_official(image: str) -> bool:
 
 @lru_cache(256)
 def _is_official(image: str) -> bool:
+    """True if name and tag are those of vLLM's own images; a digest is ignored."""
     name, _, tag = image.strip().partition("@")[0].rpartition(":")
     return _OFFICIAL.search(name) is not None and _PUBLISHED.fullmatch(tag) is not None

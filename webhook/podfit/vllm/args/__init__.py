@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.dataclass import dataclass
 from podfit.base.near import nearest
@@ -196,9 +196,7 @@ def parse(
         doubtful=reading.doubtful,
         unknown=unknown,
         unrecognized=tuple(unrecognized_flags),
-        errors=tuple(ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag)
-        if problems
-        else (),
+        errors=tuple([ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag]),
         written=reading.written,
         defaults=defaults,
         conflicts=tuple(conflicts),
@@ -221,35 +219,41 @@ def _flags(command: Command) -> Iterable[str]:
             yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
 
 
-def _read_by_candidates(
-    command: Command, line: CommandLine, candidates: Iterable[Parser]
-) -> tuple[Parser, ParseResult, tuple[Problem, ...]]:
+class _Reading(NamedTuple):
+    """A command as the parser of one release reads it."""
+
+    parser: Parser
+    result: ParseResult
+    problems: tuple[Problem, ...] = ()
+    """Problems that are errors in every candidate release."""
+
+
+def _read_by_candidates(command: Command, line: CommandLine, candidates: Iterable[Parser]) -> _Reading:
     """The reading of the first release that accepts the command, preferably without abbreviations.
 
     If no release accepts it: the reading with the fewest problems, of which only those at words that every release
     rejects are returned.
     """
-    tried: list[tuple[Parser, ParseResult]] = []
-    accepted: list[tuple[Parser, ParseResult]] = []
+    tried: list[_Reading] = []
+    accepted: list[_Reading] = []
     common: set[int] | None = None
     for parser in candidates:
-        reading = _read_by_parser(command, line, parser)
-        if not reading.problems:
-            if not reading.abbreviated:
-                return parser, reading, ()
-            accepted.append((parser, reading))
+        result = _read_by_parser(command, line, parser)
+        if not result.problems:
+            if not result.abbreviated:
+                return _Reading(parser, result)
+            accepted.append(_Reading(parser, result))
             continue
-        tried.append((parser, reading))
-        indices = {problem.index for problem in reading.problems}
+        tried.append(_Reading(parser, result))
+        indices = {problem.index for problem in result.problems}
         common = indices if common is None else common & indices
-        if all(_is_of_no_release(problem, parser) for problem in reading.problems):
+        if all(_is_of_no_release(problem, parser) for problem in result.problems):
             break  # every other release rejects these words, too
     if accepted:
         # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
-        parser, reading = min(accepted, key=lambda pair: pair[1].abbreviated)
-        return parser, reading, ()
-    parser, reading = min(tried, key=lambda pair: len(pair[1].problems))
-    return parser, reading, tuple(problem for problem in reading.problems if problem.index in (common or ()))
+        return min(accepted, key=lambda reading: reading.result.abbreviated)
+    best = min(tried, key=lambda reading: len(reading.result.problems))
+    return best._replace(problems=tuple(problem for problem in best.result.problems if problem.index in (common or ())))
 
 
 def _is_of_no_release(problem: Problem, parser: Parser) -> bool:

@@ -45,6 +45,7 @@ def releases() -> tuple[Release, ...]:
 
 
 def _table() -> Any:
+    """The table of accepted values by release, as JSON."""
     return load("releases")["settings"]
 
 

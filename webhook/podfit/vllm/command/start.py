@@ -294,6 +294,8 @@ class _Resolver(Reading):
         inline: bool = True,
         errexit: bool = False,
     ) -> Command | None:
+        """The command of the first server that the script starts, else its own words or a wrapper that looks like vLLM;
+        None if it starts none. `zero`: $0; `inline`: the text is in the command, not in a file."""
         observation = _ScriptFacts(texts=[text])
         self.scripted = True
 
@@ -342,11 +344,7 @@ class _Resolver(Reading):
             guessed=f"its {what} is too complex to be read",
             complete=False,
         )
-        return (
-            replace(command, unread=why, script_path=self.script_path, unnamed=not named)
-            if command is not None
-            else None
-        )
+        return command and replace(command, unread=why, script_path=self.script_path, unnamed=not named)
 
     def _asks_for_a_device(self) -> bool:
         """True if it requests an accelerator, by a resource, an annotation or a claim."""
@@ -493,15 +491,9 @@ class _Resolver(Reading):
         if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._has_leader()):
             return None
         return Command(
-            "worker",
-            (),
-            self.path,
-            self.env.known,
-            shell=scripted,
-            exec=not scripted,
-            program="ray start",
-            complete=False,
-        )
+            entry="worker", words=(), path=self.path, env=self.env.known, shell=scripted, exec=not scripted,
+            program="ray start", complete=False,
+        )  # fmt: skip
 
     def _has_leader(self) -> bool:
         """True if another container of the same object serves."""
@@ -518,12 +510,14 @@ class _Resolver(Reading):
         return [(container.path, self._serves(workload, container)) for workload, container in first[: _SIBLINGS + 1]]
 
     def _serves(self, workload: Workload, container: Container) -> bool:
+        """True if a container runs vLLM, other than as a worker."""
         command = _Sibling(workload, container, self.config_maps, self.budget).resolve()
         return command is not None and command.entry != "worker"
 
 
 class _Sibling(_Resolver):
     def _has_leader(self) -> bool:
+        """False: a sibling is read only to tell if it is the leader itself."""
         return False
 
 

@@ -97,11 +97,13 @@ def find(
     )
     if given is not None:
         certain = given is facts.gpu
-        named = NamedProducts(given.gpus, "--gpu" if certain else "the policy's assume.gpu", certain, given.shared)
+        named = NamedProducts(
+            given.gpus, "--gpu" if certain else "the policy's assume.gpu", may_deny=certain, shared=given.shared
+        )
         count = given.count if count is None else count
     if named is None and facts.gpu_memory is None:
         return None
-    named = named or NamedProducts((), "memory given", True, False)
+    named = named or NamedProducts((), "memory given", may_deny=True, shared=False)
     gpus = with_hami_limits(named.gpus, container.resources, workload.spec.get("nodeSelector"))
     if facts.gpu_memory is not None:
         gpus = _with_memory(gpus, facts.gpu_memory)
@@ -113,7 +115,7 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
     """The GPU model that the object itself names, or the claims that it refers to; None if neither names one."""
     claimed = request.claimed
     if claimed is not None and claimed.gpus:
-        return NamedProducts(claimed.gpus, claimed.source, claimed.exact, False)
+        return NamedProducts(claimed.gpus, claimed.source, may_deny=claimed.exact, shared=False)
     if len(request.resources) > 1:  # CUDA sees either the whole GPUs or one slice; which of them is unknown
         items = [labels.product_of_labels(workload, name) for name, _ in request.resources]
         rows = [group for group in items if group is not None]
@@ -124,9 +126,15 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
         return products
     if container.accelerator:
         gpus = by_name(container.accelerator)
-        return NamedProducts(gpus, f"accelerator_type {container.accelerator}", True, False) if gpus else None
+        return (
+            NamedProducts(gpus, f"accelerator_type {container.accelerator}", may_deny=True, shared=False)
+            if gpus
+            else None
+        )
     if name is not None and (gpus := named_product(name)):
-        return NamedProducts(gpus, f"resource {name}", False, False)  # a plugin's configuration may use any name
+        return NamedProducts(
+            gpus, f"resource {name}", may_deny=False, shared=False
+        )  # a plugin's configuration may use any name
     return None
 
 

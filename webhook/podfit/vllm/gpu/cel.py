@@ -97,6 +97,7 @@ class _Parser:
             raise _UnreadableError
 
     def _need(self, sign: str) -> None:
+        """Consume the sign; raises _UnreadableError if another token is next."""
         if self._take(sign) is None:
             raise _UnreadableError
 
@@ -198,6 +199,7 @@ class _Parser:
 
 
 def _constant(value: Any) -> _Value:
+    """The function that returns this value for every device."""
     return lambda _: value
 
 
@@ -311,4 +313,5 @@ def _or(parts: list[Any]) -> bool | None:
 
 
 def _not(value: Any) -> bool | None:
+    """The negation; None for a value that is not a boolean."""
     return not value if isinstance(value, bool) else None

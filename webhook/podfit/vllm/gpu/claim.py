@@ -68,15 +68,16 @@ def find(workload: Workload, container: Container, snapshot: Snapshot | None) ->
     gpus = {gpu.name: gpu for claim in claims for gpu in claim.gpus} if all(claim.gpus for claim in claims) else {}
     total = None if None in counts else sum(count for count in counts if count)
     return Claim(
-        total,
-        tuple(gpus.values()),
-        "; ".join(claim.source for claim in claims),
-        all(claim.exact for claim in claims),
-        _all_of([claim.possible for claim in claims]),
+        count=total,
+        gpus=tuple(gpus.values()),
+        source="; ".join(claim.source for claim in claims),
+        exact=all(claim.exact for claim in claims),
+        possible=_all_of([claim.possible for claim in claims]),
     )
 
 
-_UNSEEN = Claim(None, (), "DRA claim", False)
+_UNSEEN = Claim(count=None, gpus=(), source="DRA claim", exact=False)
+"""A claim that is not in the snapshot."""
 
 
 def _all_of(several: Iterable[tuple[Gpu, ...]]) -> tuple[Gpu, ...]:
@@ -92,7 +93,8 @@ def _all_seen(values: list[Any], there: Mapping[str, JSON], workload: Workload, 
 
 
 def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: Snapshot | None) -> Iterator[Claim]:
-    """A Pod's resource claim, one `Claim` per request; if `request` names one, only that one."""
+    """A Pod's resource claim, one `Claim` per request for accelerators; if `request` names one, only that one. A claim
+    of unknown content if the snapshot lacks it."""
     spec = _spec(pod_claim, namespace, snapshot)
     if spec is None:
         yield _UNSEEN
@@ -101,24 +103,24 @@ def _claims(pod_claim: JSON, request: object, namespace: str | None, snapshot: S
     for device_request in mappings(mapping(spec.get("devices")).get("requests")):
         if request is not None and str(request).partition("/")[0] != str(device_request.get("name")):
             continue
-        options = (
-            [mapping(device_request["exactly"])]
-            if "exactly" in device_request
-            else mappings(device_request.get("firstAvailable")) or [device_request]
-        )
+        if "exactly" in device_request:
+            options = [mapping(device_request["exactly"])]
+        else:
+            options = mappings(device_request.get("firstAvailable")) or [device_request]
         if len(options) > 1 and isinstance(request, str) and "/" in request:
-            options = [it for it in options if it.get("name") == request.partition("/")[2]] or options
-        read = [it for option in options if (it := _request(option, snapshot)) is not None]
-        if not read:
+            subrequest = request.partition("/")[2]
+            options = [option for option in options if option.get("name") == subrequest] or options
+        wishes = [wish for option in options if (wish := _device_wish(option, snapshot)) is not None]
+        if not wishes:
             continue
-        counts = {count for count, _, _ in read}
-        possible = _all_of(gpus for _, gpus, _ in read)
+        counts = {wish.count for wish in wishes}
+        possible = _all_of(wish.gpus for wish in wishes)
         yield Claim(
-            counts.pop() if len(counts) == 1 else None,
-            possible if all(_names(gpus) for _, gpus, _ in read) else (),
-            f"DRA claim {name}",
-            all(exact for _, _, exact in read),
-            possible,
+            count=counts.pop() if len(counts) == 1 else None,
+            gpus=possible if all(_names(wish.gpus) for wish in wishes) else (),
+            source=f"DRA claim {name}",
+            exact=all(wish.exact for wish in wishes),
+            possible=possible,
         )
 
 
@@ -133,22 +135,34 @@ def _spec(pod_claim: JSON, namespace: str | None, snapshot: Snapshot | None) -> 
     return mapping(claim.get("spec")) if claim else None
 
 
-def _request(item: JSON, snapshot: Snapshot | None) -> tuple[int | None, tuple[Gpu, ...], bool] | None:
-    """(count, GPU models, exact) of a device request; None if it is not for an accelerator."""
+@dataclass(frozen=True)
+class _DeviceWish:
+    """One request, or one of its alternatives, for devices of a class."""
+
+    count: int | None
+    """Number of devices; None if unknown."""
+    gpus: tuple[Gpu, ...]
+    """GPU models that match; empty if the driver is unknown."""
+    exact: bool
+    """A selector names the GPU model by its whole name."""
+
+
+def _device_wish(item: JSON, snapshot: Snapshot | None) -> _DeviceWish | None:
+    """The devices of a request; None if it is not for an accelerator."""
     name = str(item.get("deviceClassName") or "")
     device_class = snapshot.get("deviceclasses", None, name) if snapshot else None
     selectors = [*_selectors(mapping(mapping(device_class).get("spec"))), *_selectors(item)]
     if any(word in name for word in _NO_ACCELERATOR):
         return None
+    count = _device_count(item)
     driver, kind = CLASSES.get(name, (None, None))
-    if driver is None and device_class is None:
-        return _device_count(item), (), False
-    if driver is None and not any(known in text for text in selectors for known in DRIVERS):
-        return _device_count(item), (), False  # an unknown driver
-    short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
-    gpus = (_known_left if short else _matching_products)(driver, kind, tuple(selectors))
+    names_driver = any(known in text for text in selectors for known in DRIVERS)
+    if driver is None and (device_class is None or not names_driver):
+        return _DeviceWish(count, gpus=(), exact=False)
+    is_short = sum(map(len, selectors)) + _EACH * len(selectors) <= _SHORT
+    gpus = (_known_left if is_short else _matching_products)(driver, kind, tuple(selectors))
     exact = any(_EXACT.search(text) for text in selectors if "||" not in text)
-    return _device_count(item), gpus, exact
+    return _DeviceWish(count, gpus, exact)
 
 
 _SHORT = 4096
@@ -158,11 +172,13 @@ _EACH = 64
 
 @lru_cache(256)
 def _known_left(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """`_matching_products`, cached."""
     return _matching_products(driver, kind, selectors)
 
 
 def _matching_products(driver: str | None, kind: str | None, selectors: tuple[str, ...]) -> tuple[Gpu, ...]:
-    """The GPU models that match a driver's class and the selectors."""
+    """The GPU models that the class's driver (without one, those that selectors name) and type (None: any) and the
+    selectors leave. A selector whose result is unknown excludes none."""
     drivers = {driver} if driver else {name for name in DRIVERS if any(name in text for text in selectors)}
     selects = [cel.read(text) for text in selectors]
     left: dict[str, Gpu] = {}

@@ -127,12 +127,14 @@ def _label_part(key: str) -> str | None:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
+    """Machine type → its row in the table."""
     entries: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
     return entries
 
 
 @cache
 def _in_any_case() -> Mapping[str, str]:
+    """Lower-case machine type → the type as its cloud writes it."""
     return {name.lower(): name for name in _table()}
 
 

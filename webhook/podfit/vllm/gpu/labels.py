@@ -82,22 +82,23 @@ class NamedProducts(NamedTuple):
 
     gpus: tuple[Gpu, ...]
     source: str
+    """The label, resource or annotation that names them, for people."""
     may_deny: bool
+    """The source is certain enough for a denial."""
     shared: bool
+    """Other processes may use the same GPU."""
 
 
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
     """The GPU models by the labels that nodes must have and by the resource's own name. None if neither names any."""
-    own_products = workload.once(_of_pod)
-    if (own := _from_resource(resource, own_products.gpus if own_products else None)) is not None:
-        gpus, source = own
-        return NamedProducts(
-            gpus,
-            f"{source}; {own_products.source}" if own_products else source,
-            True,
-            bool(own_products and own_products.shared),
-        )
-    return own_products
+    by_pod = workload.once(_of_pod)
+    by_resource = _from_resource(resource, by_pod.gpus if by_pod else None)
+    if by_resource is None:
+        return by_pod
+    gpus, source = by_resource
+    if by_pod is None:
+        return NamedProducts(gpus, source, may_deny=True, shared=False)
+    return NamedProducts(gpus, f"{source}; {by_pod.source}", may_deny=True, shared=by_pod.shared)
 
 
 def _of_pod(workload: Workload) -> NamedProducts | None:
@@ -120,25 +121,20 @@ model counts as named."""
 
 
 def _tells(requirement: NodeRequirement) -> bool:
-    """True if the requirement may identify the GPU model."""
+    """True if the requirement may identify the GPU model: by a well-known label, a machine type, or a label that an
+    admin invented."""
     key = requirement.key
-    return (
-        key in _TELLING
-        or instances.is_telling(key)
-        or (
-            ("gpu" in key or "accelerator" in key)
-            and (NAMED_KEY.fullmatch(key) or OWN_LABELS.fullmatch(key)) is not None
-        )
-    )
+    if key in _TELLING or instances.is_telling(key):
+        return True
+    may_match = "gpu" in key or "accelerator" in key  # cheaper than the two patterns
+    return may_match and (NAMED_KEY.fullmatch(key) or OWN_LABELS.fullmatch(key)) is not None
 
 
 def _few(term: Demands) -> Demands:
-    """The first of the requirements, those with well-known labels before others."""
-    return (
-        term
-        if len(term) <= _MANY
-        else tuple(sorted(term, key=lambda requirement: requirement.key not in _TELLING)[:_MANY])
-    )
+    """At most _MANY of the requirements, those with well-known labels before others."""
+    if len(term) <= _MANY:
+        return term
+    return tuple(sorted(term, key=lambda requirement: requirement.key not in _TELLING)[:_MANY])
 
 
 def left_by_requirements(workload: Workload, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
@@ -166,7 +162,8 @@ def _left_by_term(term: Demands, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | None:
-    """The GPU models that a live node's labels name, as the container that requests `resource` sees them."""
+    """The GPU models that a live node's labels name, as the container that requests `resource` sees them. None if no
+    label names any."""
     by_labels = of_demands(as_demands(labels))
     own = _from_resource(resource, by_labels.gpus if by_labels else ()) if resource else None
     return by_labels._replace(gpus=own[0]) if by_labels and own else by_labels
@@ -186,10 +183,11 @@ def of_demands(demands: Demands) -> NamedProducts | None:
     for requirement in sorted(demands, key=lambda demand: demand.key not in LABELS):
         meant, certain = _products_of(requirement)
         if not meant or (gpus is not None and not certain):
-            continue
-        both = tuple(gpu for gpu in gpus if gpu.name in {other.name for other in meant}) if gpus is not None else meant
-        if both:
-            gpus, may_deny = both, certain
+            continue  # a label of an admin's own does not narrow what others name
+        names = {gpu.name for gpu in meant}
+        left = meant if gpus is None else tuple(gpu for gpu in gpus if gpu.name in names)
+        if left:  # else the two contradict each other: the first counts
+            gpus, may_deny = left, certain
             sources.append(str(requirement))
             shared = shared or any(SHARED_SUFFIX.search(value) for value in requirement.values)
     if gpus is None:
@@ -200,7 +198,7 @@ def of_demands(demands: Demands) -> NamedProducts | None:
         gpus = _resized(_matching_products(gpus, requirement), requirement)
         if requirement.key in SHARING_LABELS and requirement.operator == "In":
             shared = shared or any(SHARING_LABELS[requirement.key](value) for value in requirement.values)
-    return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny, shared)
+    return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny=may_deny, shared=shared)
 
 
 def _without_refused(demands: Demands) -> Demands:
@@ -264,7 +262,8 @@ def _products_of(requirement: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
 
 
 def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
-    """The GPU models left if no label names one: by Karpenter's categories, by exact memory, by family."""
+    """(GPU models, the requirements that leave them) if no label names one: by Karpenter's categories, by exact memory,
+    by family. Empty if none of these is required, or if more than PRODUCTS_SHOWN remain."""
     if gpus := instances.left_by(demands):
         texts = [str(demand) for demand in demands if "/instance-" in demand.key]
         return (gpus, texts) if len(gpus) <= PRODUCTS_SHOWN else ((), [])
@@ -333,6 +332,7 @@ def _mib(requirement: NodeRequirement) -> list[int]:
 
 
 def _is_number(value: str) -> bool:
+    """True for 1 to 19 ASCII digits, so that `int` is fast and exact."""
     return value.isascii() and value.isdigit() and len(value) < 20
 
 
@@ -427,7 +427,7 @@ def _from_annotations(workload: Workload) -> NamedProducts | None:
             items = [by_name(name) for name in value.split(",", _MANY)]
             if items and all(items):
                 gpus = {gpu.name: gpu for gpus in items for gpu in gpus}
-                return NamedProducts(tuple(gpus.values()), f"annotation {key}: {value}", False, False)
+                return NamedProducts(tuple(gpus.values()), f"annotation {key}: {value}", may_deny=False, shared=False)
     return None
 
 
@@ -435,8 +435,9 @@ _SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
 
 
 def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
-    """The GPU models by the resource's own name: a MIG profile, a partition, or a resource named after one GPU
-    model."""
+    """(GPU models, the resource) by the resource's own name: a MIG profile, a partition, or a resource named after one
+    GPU model. None for other resources, and if no GPU in the table has it. `gpus`: those that labels name, None for
+    none."""
     if resource is None:
         return None
     if not resource.startswith(_SAY_MORE):

@@ -96,5 +96,6 @@ _LONGEST = 512
 
 @lru_cache(256)
 def _of_image(image: str) -> str | None:
+    """The maker whose pattern the name of an image matches first; None if none does."""
     name = image.partition("@")[0].lower()
     return next((maker for maker, pattern in _OF_IMAGE.items() if pattern.search(name)), None)

@@ -40,6 +40,7 @@ _LONGEST = 128
 
 @lru_cache(512)  # a cluster has a few GPU models
 def _known_name(text: str, places: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """`_by_name`, cached."""
     return _by_name(text, places)
 
 

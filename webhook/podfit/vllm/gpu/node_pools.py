@@ -63,4 +63,5 @@ def _of_compute_class(term: Demands, name: str, kept: JSON) -> Iterator[Demands]
 
 
 def _requirement(kept: JSON) -> NodeRequirement:
+    """The requirement from the dict in which a snapshot keeps it."""
     return NodeRequirement(kept["key"], kept["operator"], kept["values"])

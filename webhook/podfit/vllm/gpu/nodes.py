@@ -84,10 +84,11 @@ class Placement(NamedTuple):
 def find_placement(
     workload: Workload, container: Container, snapshot: Snapshot | None, *, adds_tolerations: bool = True
 ) -> Placement | None:
-    """Where the Pod may run; None if nodes are unknown, or the container requests no accelerator.
+    """Where the Pod may run. None if nodes are unknown, if the container requests no accelerator, or if there are too
+    many requirements to compare (_MOST).
 
-    `adds_tolerations`: the cluster's ExtendedResourceToleration admission tolerates the taint of a requested resource.
-    """
+    `adds_tolerations`: the cluster's ExtendedResourceToleration admission tolerates the taint of a requested
+    resource."""
     if snapshot is None or (nodes := snapshot.nodes) is None:
         return None
     items = resource.requests(workload, container)
@@ -168,8 +169,8 @@ def _devices_of_pod(workload: Workload) -> dict[str, int]:
 def _has_devices(node: Node, needed: Mapping[str, int], part: bool) -> bool:
     """True if the node can allocate the requested devices, or its device plugin has not registered any yet.
 
-    For a part of a GPU, which a scheduler of its own allocates, the node must have a GPU.
-    """
+    `part`: the container requests a part of a GPU, which a scheduler of its own allocates; then the node must have a
+    GPU."""
     if part or (needed and not node.allocatable):
         return _gpus_of_labels(node.hardware, None) is not None
     return all(node.allocatable.get(name, 0) >= count for name, count in needed.items())
@@ -211,7 +212,7 @@ def _group_by_gpus(fitting: Sequence[Alike], resource_name: str | None) -> tuple
 
 
 def _by_cuda(fitting: Sequence[Alike]) -> tuple[tuple[int | None, int], ...]:
-    """The newest major version of CUDA of the nodes' drivers, and the number of nodes."""
+    """(the newest major version of CUDA that the drivers run, the number of nodes with it), for each; None: unknown."""
     counts: Counter[int | None] = Counter()
     for node, many in fitting:
         counts[driver.cuda_major(node.labels)] += many
@@ -220,7 +221,7 @@ def _by_cuda(fitting: Sequence[Alike]) -> tuple[tuple[int | None, int], ...]:
 
 @lru_cache(4096)
 def _gpus_of_labels(label_pairs: frozenset[tuple[str, str]], resource_name: str | None) -> NamedProducts | None:
-    """The GPU models that a node's labels name."""
+    """The GPU models that a node's labels name; None if they name none."""
     return labels.of_node(dict(sorted(label_pairs)), resource_name)
 
 

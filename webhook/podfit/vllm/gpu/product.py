@@ -120,6 +120,7 @@ def slice_of(gpu: Gpu, profile: str) -> Gpu | None:
 
 
 def slices(profile: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """The slices of a MIG profile on those whole GPUs that have it."""
     return tuple(part for gpu in gpus if gpu.mig is None and (part := slice_of(gpu, profile)))
 
 

@@ -97,6 +97,7 @@ def node_demand(workload: Workload) -> NodeDemand:
 
 
 def _of_workload(workload: Workload) -> NodeDemand:
+    """The requirements of the workload's Pod, for `Workload.once`."""
     return of_spec(workload.spec)
 
 

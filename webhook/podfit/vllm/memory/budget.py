@@ -25,6 +25,7 @@ def total(gpu: Gpu | None, measured: int | None) -> Estimate | None:
 
 @lru_cache(256)
 def _total(name: str, low: int, likely: int, high: int) -> Estimate:
+    """The estimate of the bytes that CUDA reports for a GPU of this name."""
     return Estimate(low, low, likely, high, f"{name}, as CUDA reports it")
 
 

@@ -160,6 +160,7 @@ def additional_tensors(model: Model, hidden: int) -> Layer:
 
 
 def _has_encoder(model: Model) -> bool:
+    """True if the model is an encoder-decoder whose config.json states the number of encoder layers."""
     return model.config.get("is_encoder_decoder") is True and number(model.config, "encoder_layers") is not None
 
 

@@ -73,6 +73,7 @@ class Parallel(NamedTuple):
         return 0 if layers % self.pp < self.pp - 1 else self.pp - 1
 
     def _is_partitioned(self, layers: int) -> bool:
+        """True if VLLM_PP_LAYER_PARTITION has a number for each stage, and these add up to all layers."""
         return len(self.partition) == self.pp and sum(self.partition) == layers
 
 

@@ -102,9 +102,11 @@ def _architecture_row(name: str) -> Known | None:
 
 @cache
 def _table() -> dict[str, Any]:
+    """The table of architectures by release, as JSON."""
     entries: dict[str, Any] = data.load("releases")["architectures"]
     return entries
 
 
 def _release(text: str | None) -> Release | None:
+    """The release that a text names; None for none."""
     return parse(text) if text else None

@@ -46,6 +46,7 @@ def gated() -> frozenset[str]:
 
 @cache
 def _sources() -> list[str]:
+    """Where the catalog's entries come from; an entry has an index of this list."""
     names: list[str] = json.loads(data.rows("models")["sources"])
     return names
 
@@ -118,8 +119,9 @@ def _by_id(name: str) -> Fact[Model] | None:
     row_id = next((row for model_id in (key, renamed) if (row := ids().get(model_id) or aliases().get(model_id))), None)
     if row_id is not None:
         return _fact_of_row(row_id)
-    if (line := relatives().get(key) or relatives().get(renamed)) is not None:
-        return _fact_of_relative(*line)
+    relative = relatives().get(key) or relatives().get(renamed)
+    if relative is not None:
+        return _fact_of_relative(relative)
     return _fact_of_mirror(name, last) if owner in MIRRORS else None
 
 
@@ -132,20 +134,31 @@ def _fact_of_row(name: str) -> Fact[Model]:
     return Fact(model_of_row(name), source, bool(row["trusted"]))
 
 
+class Relative(NamedTuple):
+    """A fine-tune or a quantized copy that has the architecture of a catalog entry."""
+
+    id: str
+    base: str
+    """The id of the entry."""
+    scheme: str | None
+    """A key of SCHEMES; None if it is not quantized in another way than the entry."""
+
+
 @cache
-def relatives() -> Mapping[str, tuple[str, str, str | None]]:
-    """Lower-case id → (the id, the entry that it was made from, its scheme); facts/relatives.jsonl."""
+def relatives() -> Mapping[str, Relative]:
+    """Lower-case id → the relative (facts/relatives.jsonl)."""
     entries: dict[str, list[Any]] = json.loads(data.rows("models")["relatives"])
-    return {name: (line[0], line[1], line[2]) for name, line in entries.items()}
+    return {name: Relative(*row) for name, row in entries.items()}
 
 
-def _fact_of_relative(name: str, base: str, scheme: str | None) -> Fact[Model]:
-    """The fact for a fine-tune or a quantized copy that has the architecture of a catalog entry."""
-    model = replace(model_of_row(base), id=name, gated=False, length_read=False)
-    if scheme is not None:
+def _fact_of_relative(relative: Relative) -> Fact[Model]:
+    """The fact for a relative, which never denies."""
+    base = relative.base
+    model = replace(model_of_row(base), id=relative.id, gated=False, length_read=False)
+    if relative.scheme is not None:
         model = replace(
-            model, quantization_config=SCHEMES[scheme], scheme_guessed=True, storage_known=True, weights_bytes=None,
-            dtype_parameters={}, expert_bytes=None, replicated_bytes=None,
+            model, quantization_config=SCHEMES[relative.scheme], scheme_guessed=True, storage_known=True,
+            weights_bytes=None, dtype_parameters={}, expert_bytes=None, replicated_bytes=None,
         )  # fmt: skip
     return Fact(model, f"built-in catalog (the architecture of {base}: a fine-tune or copy of it)", may_deny=False)
 
@@ -213,7 +226,7 @@ def search(words: Sequence[str], given: Iterable[str] = ()) -> list[FoundModel]:
         for key, name in ids().items()
         if has_all(key) or name in others
     ]
-    found_models += [FoundModel(line[0]) for key, line in relatives().items() if has_all(key)]
+    found_models += [FoundModel(relative.id) for key, relative in relatives().items() if has_all(key)]
     found_models += [FoundModel(name) for name in given if has_all(name.lower())]
     return sorted(
         found_models,

@@ -86,8 +86,10 @@ def catalog_ids() -> CatalogIds:
 
 
 def _is_of_mirror(name: str) -> bool:
+    """True if the owner of the id publishes unchanged copies (MIRRORS)."""
     return name.partition("/")[0].lower() in MIRRORS
 
 
 def _last_part(name: str) -> str:
+    """The lower-case name without the owner, and without "meta-", which mirrors leave out."""
     return name.rpartition("/")[2].lower().removeprefix("meta-")

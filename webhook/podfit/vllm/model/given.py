@@ -43,7 +43,8 @@ class UnreadableModelError(ValueError):
 
 
 def read(entries: Mapping[str, str], source: str, names: Iterable[str] = ()) -> tuple[dict[str, GivenModel], list[str]]:
-    """The models by name, and the errors in the files. `names` are those of the config.json in the top folder."""
+    """(models by name, errors in the files). `names` are those of the config.json in the top folder. Files that
+    describe no model, an index and a quantization file alone are skipped."""
     models: dict[str, GivenModel] = {}
     errors = []
     for path, text in sorted(entries.items()):
@@ -175,7 +176,7 @@ def count_weights(config: Mapping[str, Any], index: Mapping[str, Any]) -> Counte
 
 
 def _files(index: Mapping[str, Any]) -> int:
-    """How many files the index names."""
+    """The number of files that the index names; 0 without a weight map."""
     where = index.get("weight_map")
     return len(set(map(str, where.values()))) if isinstance(where, Mapping) else 0
 
@@ -235,7 +236,8 @@ def config_map(name: str, config: Mapping[str, Any], model_names: Iterable[str])
 
 
 def _quantised(config: Mapping[str, Any], entries: Mapping[str, str], folder: str, at: str) -> dict[str, Any]:
-    """`quantization_config` from the file next to a config.json that has none."""
+    """{"quantization_config": …} from the file next to a config.json that has none; empty if there is no such file, or
+    if it states that nothing is quantized."""
     if "quantization_config" in config or "compression_config" in config:
         return {}
     for name, method in zip(QUANTIZATION_FILES, ("modelopt", "gptq", "awq"), strict=True):

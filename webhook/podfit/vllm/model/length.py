@@ -51,7 +51,7 @@ def longest_max_model_len(model: Model, release: Release | None, within_window: 
     return _same_in_releases(_longest_length, model, release, within_window)
 
 
-FORMER_GENERATIONS = (Release(0, 10), Release(0, 29))
+FORMER_LENGTH_RULES = (Release(0, 10), Release(0, 29))
 """One release for each former generation of vLLM's rules for the context length, below; the newest release that was
 read is of the present one."""
 
@@ -60,7 +60,7 @@ def _same_in_releases(
     rule: Callable[[Model, Release, bool], int | None], model: Model, release: Release | None, within_window: bool
 ) -> int | None:
     """The rule's result in this release, or in all of them if it is unknown; None if they differ."""
-    releases = (release,) if release else (*FORMER_GENERATIONS, newest_read())
+    releases = (release,) if release else (*FORMER_LENGTH_RULES, newest_read())
     lengths = {rule(model, known, within_window) for known in releases}
     return lengths.pop() if len(lengths) == 1 else None
 

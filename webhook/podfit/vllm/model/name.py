@@ -10,7 +10,7 @@ from functools import cache
 
 from podfit.base.lazy import regex
 from podfit.vllm.facts import Fact
-from podfit.vllm.model.catalogue import by_id, last_parts, model_of_row, relatives, row_of
+from podfit.vllm.model.catalogue import Relative, by_id, last_parts, model_of_row, relatives, row_of
 from podfit.vllm.model.config import from_config
 from podfit.vllm.model.schemes import QUANTISED, scheme_of
 from podfit.vllm.model.shape import Model
@@ -47,7 +47,8 @@ def last_part(name: str) -> str:
 
 
 def _path_parts(name: str) -> list[str]:
-    """The parts of a path or URI from the outside in; a Hugging Face cache's `models--org--name` is two."""
+    """The parts of a path or URI from the outside in, without versions and digests at the end; a Hugging Face cache's
+    `models--org--name` is two."""
     path = re.sub(r"^[a-z][a-z0-9+.-]*://", "", name.strip(), flags=re.IGNORECASE).partition("?")[0]
     path = re.sub(r"@sha256:\w+$", "", path)
     parts = [part for part in path.split("/") if part.strip()]
@@ -89,11 +90,10 @@ def _by_last_part(name: str) -> Fact[Model] | None:
     if not rows:
         return None
     best = min(rows, key=lambda row: (_row_rank(row), row.lower()))
-    items = shape(model_of_row(best))
-    others = (
-        row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2]
-    )  # less trusted rows of the same name are ignored
-    return by_id(best) if all(shape(model_of_row(row)) == items for row in others) else None
+    best_shape = shape(model_of_row(best))
+    # Less trusted rows of the same name are ignored.
+    others = (row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2])
+    return by_id(best) if all(shape(model_of_row(row)) == best_shape for row in others) else None
 
 
 def _model_of_last_part(name: str) -> Fact[Model] | None:
@@ -104,8 +104,8 @@ def _model_of_last_part(name: str) -> Fact[Model] | None:
     if not normalized:
         return None
     items = _relatives_by_last_part().get(normalized, [])
-    if items and len({candidate[1:] for candidate in items}) == 1:
-        return by_id(items[0][0])
+    if items and len({(relative.base, relative.scheme) for relative in items}) == 1:
+        return by_id(items[0].id)
     if not re.search(r"\d|-", normalized):
         return None  # one word ("tiny", "chat") identifies nothing
     longer = [
@@ -128,16 +128,17 @@ _MOST_ALIKE = 40
 
 
 @cache
-def _relatives_by_last_part() -> Mapping[str, list[tuple[str, str, str | None]]]:
+def _relatives_by_last_part() -> Mapping[str, list[Relative]]:
     """Normalized last part of a name → the relatives with it."""
-    entries: dict[str, list[tuple[str, str, str | None]]] = {}
-    for value in relatives().values():
-        entries.setdefault(normalize_name(value[0].rpartition("/")[2]), []).append(value)
+    entries: dict[str, list[Relative]] = {}
+    for relative in relatives().values():
+        entries.setdefault(normalize_name(relative.id.rpartition("/")[2]), []).append(relative)
     return entries
 
 
 @cache
 def _sorted_parts() -> list[str]:
+    """The normalized last parts of all ids and aliases, sorted."""
     return sorted(last_parts())
 
 
@@ -149,7 +150,8 @@ def _going_on_from(start: str) -> list[str]:
 
 
 def _row_rank(row_id: str) -> tuple[bool, bool, bool]:
-    """Trusted rows before others, a config.json before a table, originals before copies."""
+    """Sort key of catalog entries, the best first: trusted ones before others, a config.json before a table, originals
+    before copies."""
     entries = row_of(row_id)
     return not entries["trusted"], entries["confidence"] != "file", "base" in entries
 
@@ -190,7 +192,8 @@ def _by_beginning(name: str) -> Fact[Model] | None:
 
 
 def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
-    """`model` with the changes that the further words of a name mean; None if they name a format of unknown size."""
+    """`model` with the changes that the further words of a name (`rest`) mean: a scheme, or 16 bits. None if they name
+    a format of unknown size."""
     source = f"{NAME_BEGINS_WITH}{model.id}'s"
     settings = scheme_of(rest)
     if settings is None:

@@ -109,6 +109,7 @@ def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
 
 
 def _flat(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    """The names of all recipes, in their order."""
     return (name for names in recipes for name in names)
 
 

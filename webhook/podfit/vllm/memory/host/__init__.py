@@ -219,5 +219,6 @@ def _caches(args: EngineArgs, running: Processes, release: Release) -> Estimate:
 
 
 def _sum(lines: Sequence[Estimate]) -> Estimate:
+    """The sum of the lines, number by number, without their notes."""
     floors, lows, likelies, highs = zip(*[line[:4] for line in lines], strict=True)
     return Estimate(sum(floors), sum(lows), sum(likelies), sum(highs))
