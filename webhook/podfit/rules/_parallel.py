@@ -41,7 +41,8 @@ class Count(NamedTuple):
 
 
 def count(engine: Engine) -> Count | None:
-    """None if the two can't be compared."""
+    """The GPUs that are requested and needed: by this container alone, or by all Pods of its group. None for a worker,
+    an init container and a resource of other units than GPUs, and if either number is unknown."""
     if engine.command.entry == "worker" or engine.container.init:
         return None
     if joins_ray(engine):
@@ -49,13 +50,19 @@ def count(engine: Engine) -> Count | None:
     result: Count | None = None
     if engine.alone or (_over_nodes(engine) and not engine.args.get("headless")):
         needed = parallel.gpus_needed(engine.args)
-        if engine.requested is not None and engine.requested[1] is not None and needed is not None:
-            resource, have = engine.requested
-            result = Count(resource, have or 0, needed, 1, True)
+        resource, have = engine.requested or ("", None)
+        if have is not None and needed is not None:
+            result = Count(resource=resource, have=have, needed=needed, pods=1, exact=True)
     elif engine.group is not None and engine.group.pods > 1:
         group, group_gpus = engine.group, parallel.gpus_of_group(engine.args)
         if group_gpus is not None:
-            result = Count(group.resource, group.gpus, group_gpus, group.pods, not _is_in_ray(engine))
+            result = Count(
+                resource=group.resource,
+                have=group.gpus,
+                needed=group_gpus,
+                pods=group.pods,
+                exact=not _is_in_ray(engine),
+            )
     return result if result is not None and result.resource.startswith(_ONE_RANK_EACH) else None
 
 
@@ -79,27 +86,29 @@ def refuses(engine: Engine) -> bool:
 
 def joins_ray(engine: Engine) -> bool:
     """True if a script makes a Ray cluster of Pods that this object does not show."""
-    if refuses(engine) or not engine.command.shell or (engine.group is not None and engine.group.closed):
+    if refuses(engine) or (engine.group is not None and engine.group.closed):
         return False
-    return _RAY_SCRIPT.search(engine.raw_command) is not None
+    return _starts_ray(engine)
 
 
 def makes_ray(engine: Engine) -> bool:
     """True if the container starts or joins a Ray cluster."""
-    return "RAY_ADDRESS" in engine.command.env or (
-        engine.command.shell and _RAY_SCRIPT.search(engine.raw_command) is not None
-    )
+    return "RAY_ADDRESS" in engine.command.env or _starts_ray(engine)
+
+
+def _starts_ray(engine: Engine) -> bool:
+    """True if the container's script has a word about starting or joining a Ray cluster."""
+    return engine.command.shell and _RAY_SCRIPT.search(engine.raw_command) is not None
 
 
 def short_of_own(engine: Engine) -> tuple[str, int] | None:
-    """Resource and number of this Pod's GPUs if one engine needs more and the arguments do not lead vLLM to the rest.
+    """The resource and number of this Pod's GPUs if one engine needs more and the arguments do not lead vLLM to the
+    rest; else None.
 
     The other GPUs are in other Pods, and the arguments set neither Ray nor `--nnodes`. Since 0.11.1 vLLM counts the
     GPUs it sees before it looks for Ray or a placement group (the same in every release until 0.33, config/parallel.py
-    `__post_init__`). This applies to CUDA only; on other devices the workers fail.
-
-    Also None if more arguments may come from a `$VARIABLE` or an operator (Dynamo, KServe).
-    """
+    `__post_init__`). This applies to CUDA only; on other devices the workers fail. Also None if more arguments may come
+    from a `$VARIABLE` or an operator (Dynamo, KServe)."""
     args, release = engine.args, engine.release
     if engine.alone or args.open or engine.command.own_flags or not engine.command.serves or engine.container.init:
         return None
@@ -128,7 +137,9 @@ def own_count_is_certain(engine: Engine) -> bool:
 
 
 _INSTALLS = regex(r"\b(pip3?|uv|conda|install|source|eval|curl|wget)\b|(?:^|[;&\n'])\s*\. ")
+"""Words of a script that may install packages or run another script."""
 _SPREADING = frozenset({"distributed_executor_backend", "worker_use_ray", "nnodes", "headless"})
+"""Arguments that lead vLLM to the GPUs of other Pods."""
 _TOLD_ELSEWHERE = regex(r"executor[-_]backend|nnodes|headless")
 """Somewhere in a script, of which one branch was read."""
 
@@ -173,7 +184,7 @@ def visible(engine: Engine) -> int | None:
     resource, have = engine.requested or ("", None)
     if have is None or not resource.startswith("nvidia.com/"):
         return len(named)
-    return len(list(takewhile(lambda card: card < have, named)))
+    return len(list(takewhile(lambda index: index < have, named)))
 
 
 _INDICES = regex(r"\d{1,2}(,\d{1,2})*")

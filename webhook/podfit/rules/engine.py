@@ -45,6 +45,16 @@ NVIDIAS = "nvcr.io/nvidia/vllm:"
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
+class Variable(NamedTuple):
+    """An entry of a container's `env`."""
+
+    position: int
+    """Its index in the list."""
+    name: str
+    value: Any
+    """None if it comes from elsewhere (`valueFrom`)."""
+
+
 class Sibling(NamedTuple):
     """The fields of an engine that the other engines of its Pod use.
 
@@ -135,11 +145,11 @@ class Engine:
         return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
 
     @cached_property
-    def variables(self) -> list[tuple[int, str, Any]]:
-        """The container's `env`: each entry's index, name, and value (None if it comes from elsewhere)."""
+    def variables(self) -> list[Variable]:
+        """The entries of the container's `env` that have a name."""
         env_list = enumerate(as_list(self.container.spec.get("env")))
         return [
-            (index, name, item.get("value"))
+            Variable(index, name, item.get("value"))
             for index, item in env_list
             if (isinstance(item, dict) or is_object(item)) and isinstance(name := item.get("name"), str)
         ]
@@ -147,7 +157,7 @@ class Engine:
     @cached_property
     def declared(self) -> frozenset[str]:
         """The names of the variables in the container's `env`, whether or not their values can be seen."""
-        return frozenset([name for _, name, _ in self.variables])
+        return frozenset([variable.name for variable in self.variables])
 
     @cached_property
     def served(self) -> bool:
@@ -291,7 +301,8 @@ class Engine:
 
     @property
     def weights_doubtful(self) -> str | None:
-        """Why the model's size or format is uncertain; None if both are certain."""
+        """Why the model's size or format is uncertain; None if both are certain, and if only its context length or KV
+        heads are not."""
         if self.model is not None and not self.model.value.storage_known:
             return f"doubtful: {self.model.value.unknown}"
         why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
@@ -353,11 +364,13 @@ class Engine:
 
     @cached_property
     def _certain(self) -> tuple[solve.Alternative, ...]:
+        """The changes that certainly fit; empty as for `changes`."""
         return tuple(self.changes())
 
     @cached_property
     def probable(self) -> tuple[Change, ...]:
-        """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`."""
+        """Changes that likely fit the GPU, though not certainly, and give up less than those of `alternatives`. Empty
+        as for `changes`."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return ()
         if not self.cached_object.take_one_of(_SEARCHES, "searches"):
@@ -402,8 +415,9 @@ class Engine:
     def changes(
         self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None
     ) -> list[solve.Alternative]:
-        """At most `most` changes that would fit, best first, found with at most `steps` plans; `also`: what is changed
-        in any case."""
+        """At most `most` changes that would fit, best first, found with at most `steps` plans, together with the
+        changes `also`. Empty if the model or the GPU is unknown, for a measured KV cache, and after `_SEARCHES`
+        containers."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had does not apply to another
         if not self.cached_object.take_one_of(_SEARCHES, "searches"):
@@ -416,22 +430,26 @@ class Engine:
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Whole GPUs that the cluster's nodes have (values of the label nvidia.com/gpu.product), least memory first.
-        GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
+        """Values of the label nvidia.com/gpu.product to suggest: those that the Pod names itself, then those of the
+        cluster's nodes. GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
         spec = self.workload.spec
         if not self.facts.snapshot.nodes and "affinity" not in spec:
             return gpu.advice.nameable(spec, solve.PRODUCTS)
+        of_nodes = self._products_of_nodes()
+        first = tuple(dict.fromkeys((*self.workload.once(_own_labels), *of_nodes)))
+        if of_nodes and self.facts.nodes_closed:
+            return first
+        return (*first, *(label for label in gpu.advice.nameable(spec, solve.PRODUCTS) if label not in first))
+
+    def _products_of_nodes(self) -> list[str]:
+        """The whole GPUs that the cluster's nodes are labelled with, least memory first."""
         sizes: dict[str, int] = {}
-        sorts = self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT}))
-        for label in {sort.node.labels.get(gpu.advice.PRODUCT, "") for sort in sorts}:
-            known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()
+        for alike in self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT})):
+            label = alike.node.labels.get(gpu.advice.PRODUCT, "")
+            known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()  # time slices of a GPU
             if known and not any(product.mig for product in known):
                 sizes[label] = min(product.memory for product in known)
-        there = tuple(sorted(sizes, key=lambda label: (sizes[label], label)))
-        closed = bool(there) and self.facts.nodes_closed
-        there = tuple(dict.fromkeys((*self.workload.once(_own_labels), *there)))
-        others = () if closed else gpu.advice.nameable(spec, solve.PRODUCTS)
-        return (*there, *(label for label in others if label not in there))
+        return sorted(sizes, key=lambda label: (sizes[label], label))
 
     def _accompanying_change(self, alternative: solve.Alternative) -> str:
         """The text of a change that must be made together with an alternative to avoid another denial; empty if
@@ -463,6 +481,7 @@ def _first_characters(value: Any) -> Any:
 
 
 def _own_labels(workload: Workload) -> tuple[str, ...]:
+    """The GPU labels that the Pod names itself."""
     return gpu.advice.own_labels(workload.spec)
 
 

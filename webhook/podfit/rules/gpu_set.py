@@ -90,7 +90,7 @@ def _least_capability(engine: Engine) -> tuple[int, int]:
 
 
 def smallest(engine: Engine) -> str | None:
-    """The GPU with the least memory that fits, of those that clouds rent; None if none fits."""
+    """The name of the GPU with the least memory that fits, of those that clouds rent; None if none fits."""
     model = _first_usable(engine, sorted(_rented(engine), key=lambda model: (model.memory, _rank_among_known(model))))
     return model.name if model else None
 
@@ -102,6 +102,7 @@ def _rented(engine: Engine) -> list[Gpu]:
 
 
 def _first_usable(engine: Engine, models: Iterable[Gpu]) -> Gpu | None:
+    """The first of the GPU models that lacks nothing but memory for the container; None if there is none."""
     return next((model for model in models if lack(engine, model) is None), None)
 
 
@@ -208,7 +209,8 @@ MEMORY_CAUSES = ("weights", "loading", "blocks", "request")
 
 
 def on_largest(engine: Engine) -> Engine | None:
-    """The engine on the largest GPU of the table, if its own GPU is unknown and it fits none of the table."""
+    """The engine on the largest GPU of the table, if its own GPU is unknown and it fits none of the table for lack of
+    memory; else None."""
     gpus = engine.gpus if engine.gpu is None and is_of_table(engine) else None
     if gpus is None or not gpus.fits_none or gpus.largest is None:
         return None
@@ -273,7 +275,7 @@ def is_of_table(engine: Engine) -> bool:
 
 
 def _why(gpus: Partition) -> str:
-    """Why it is unsure on the largest GPU."""
+    """Why it is unsure on the largest GPU; empty if no GPU is planned."""
     return gpus.engine.plan_on(gpus.largest).why.partition("; ")[0] if gpus.largest else ""
 
 
@@ -309,7 +311,8 @@ def _longest(gpus: Partition, named: Named) -> str | None:
 
 
 def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
-    """The GPUs that a text names, least memory first. And those that have room but lack something: what → GPUs."""
+    """The GPUs that a text names, least memory first; and those that have room but lack something else: what is lacking
+    → GPUs."""
     planned = list(engine.gpus.gpus) if engine.gpus else []
     if is_of_table(engine):
         planned = [
@@ -341,7 +344,7 @@ def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
 
 
 def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
-    """GPU models of one short name; `unsure` if their plans differ."""
+    """GPU models by size and short name, smallest first; `unsure` if the plans of one name differ."""
     keyed = sorted(planned, key=lambda planned_gpu: gpu.sold_gigabytes(planned_gpu.gpu))
     for (size, name), group in groupby(
         keyed, key=lambda planned_gpu: (gpu.sold_gigabytes(planned_gpu.gpu), _short(planned_gpu.gpu))
@@ -356,7 +359,7 @@ _SIZE = regex(r" \([^)]*\)| \d+GB$| / .*")
 
 @lru_cache(512)
 def _short(model: Gpu) -> str:
-    """The name for a text that says the size."""
+    """The GPU model's name without its size, for a text that has the size; a MIG slice's full name."""
     return _SIZE.sub("", gpu.short(model.name)) if model.mig is None else model.name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base import duration
 from podfit.base.lazy import regex
@@ -22,7 +22,18 @@ RUN_TO_COMPLETION_KINDS = ("Job", "CronJob", "JobSet", "RayJob")
 PERIOD = 10
 PROBE_FIELDS = ("startupProbe", "livenessProbe", "readinessProbe")
 ACTIONS = ("httpGet", "tcpSocket", "grpc")
-ProbeActions = tuple[tuple[str, str, Mapping[str, Any], int | None], ...]
+
+
+class ProbeAction(NamedTuple):
+    """The action of one of the container's probes."""
+
+    probe: str
+    """One of `PROBE_FIELDS`."""
+    action: str
+    """One of `ACTIONS`."""
+    fields: Mapping[str, Any]
+    port: int | None
+    """None if it has no number."""
 
 
 def setting(probe: Mapping[str, Any], name: str) -> int:
@@ -32,6 +43,7 @@ def setting(probe: Mapping[str, Any], name: str) -> int:
 
 
 _DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "timeoutSeconds": 1, "failureThreshold": 3}
+"""Kubernetes' values of fields that a probe does not set (API reference, Probe)."""
 
 
 def window(probe: Mapping[str, Any]) -> int:
@@ -44,12 +56,12 @@ def window(probe: Mapping[str, Any]) -> int:
 
 
 def startup_window(engine: Engine) -> int | None:
-    """The window of the startup probe, where it asks vLLM's own port."""
+    """Seconds that the startup probe allows; None without one that checks vLLM."""
     return engine.once(_startup_window)
 
 
 def _startup_window(engine: Engine) -> int | None:
-    """Seconds that the startup probe allows; None without one that checks vLLM."""
+    """`startup_window`, computed."""
     entries = probe_of_vllm(engine, "startupProbe")
     return None if entries is None else window(entries)
 
@@ -105,34 +117,35 @@ def unreachable(engine: Engine) -> bool:
     return bool(engine.args.get("uds"))
 
 
-def probe_actions(engine: Engine) -> ProbeActions:
-    """(probe's name, action, the action's fields, port) of each probe of this container. Left out are exec probes,
-    which may check anything, and probes of another host."""
+def probe_actions(engine: Engine) -> tuple[ProbeAction, ...]:
+    """The actions of this container's probes. Left out are exec probes, which may check anything, and probes of another
+    host."""
     return engine.once(_read_probe_actions)
 
 
-def _read_probe_actions(engine: Engine) -> ProbeActions:
-    return tuple(
-        [
-            (name, action, fields, port_number(engine, fields.get("port")))
-            for name in PROBE_FIELDS
-            if (there := probe(engine, name)) is not None
-            for action in ACTIONS
-            if action in there and is_object(fields := there[action]) and not fields.get("host")
-        ]
-    )
+def _read_probe_actions(engine: Engine) -> tuple[ProbeAction, ...]:
+    """`probe_actions`, computed."""
+    actions = []
+    for name in PROBE_FIELDS:
+        written = probe(engine, name) or {}
+        for action in ACTIONS:
+            fields = written.get(action)
+            if is_object(fields) and not fields.get("host"):
+                port = port_number(engine, fields.get("port"))
+                actions.append(ProbeAction(probe=name, action=action, fields=fields, port=port))
+    return tuple(actions)
 
 
 def probe_of_vllm(engine: Engine, name: str) -> Mapping[str, Any] | None:
     """The probe of that name if it asks vLLM's own port: by HTTP or TCP, or with curl or wget in the container. Also a
-    probe of a port on which nothing listens (`presumed`)."""
+    probe of a port on which nothing listens (`presumed`). None for other probes."""
     entries = probe(engine, name)
     if entries is None or engine.port is None:
         return None
     if "exec" in entries and _exec_probe.port(entries) == engine.port:
         return entries
-    for other, _, _, port in probe_actions(engine):
-        if other == name and (port == engine.port or misses(engine, port)):
+    for action in probe_actions(engine):
+        if action.probe == name and (action.port == engine.port or misses(engine, action.port)):
             return entries
     return None
 
@@ -145,8 +158,9 @@ def misses(engine: Engine, port: int | None) -> bool:
 
 
 def presumed(engine: Engine, name: str) -> str | None:
-    """The rule to which a finding about this probe is second: the probe asks a port on which nothing listens."""
-    if any(other == name and misses(engine, port) for other, _, _, port in probe_actions(engine)):
+    """The rule whose finding hides one about this probe, because the probe asks a port on which nothing listens; else
+    None."""
+    if any(action.probe == name and misses(engine, action.port) for action in probe_actions(engine)):
         return "probe-wrong-port"
     return None
 
@@ -222,7 +236,7 @@ def health(engine: Engine) -> dict[str, Any] | None:
 
 def _written_port(engine: Engine) -> int | str | None:
     """vLLM's port as the author's other probes write it: its name in the container's ports, else the number."""
-    named = (fields.get("port") for _, _, fields, port in probe_actions(engine) if port == engine.port)
+    named = (action.fields.get("port") for action in probe_actions(engine) if action.port == engine.port)
     return next((name for name in named if isinstance(name, str) and not name.isdigit()), engine.port)
 
 
@@ -258,7 +272,7 @@ def threshold(seconds: float, period: int = PERIOD) -> int:
 
 
 def enough(engine: Engine) -> float | None:
-    """Seconds that a startup probe should wait: twice the high estimate."""
+    """Seconds that a startup probe should wait: twice the high estimate. None if the start can't be estimated."""
     return 2 * engine.plan.startup.high if engine.plan.startup else None
 
 
@@ -277,7 +291,8 @@ LONGEST_REPAIR = 3600
 
 
 def startup_probe_fix(engine: Engine) -> tuple[Edit, ...]:
-    """The edit that adds it."""
+    """The edit that adds a startup probe; none without a probe to add, or if it would wait longer than
+    `LONGEST_REPAIR`."""
     new = startup_probe(engine)
     if new is None or not writable(engine, "startupProbe") or window(new) > LONGEST_REPAIR:
         return ()
@@ -290,7 +305,8 @@ def writable(engine: Engine, name: str) -> bool:
 
 
 def window_fix(engine: Engine) -> tuple[Edit, ...]:
-    """The failureThreshold with which the startup probe waits long enough; the rest of the probe stays."""
+    """The edit of failureThreshold with which the startup probe waits long enough; the rest of the probe stays. None
+    without a probe or an estimate, for an engine over several Pods, and above `LONGEST_REPAIR`."""
     startup, seconds = probe(engine, "startupProbe"), enough(engine)
     if startup is None or seconds is None or not writable(engine, "startupProbe") or engine.spans_pods:
         return ()
@@ -306,7 +322,7 @@ def advice(engine: Engine) -> tuple[str, ...]:
 
 
 def in_words(engine: Engine) -> tuple[str, ...]:
-    """The startup probe that waits long enough."""
+    """The startup probe that waits long enough, in words; empty if the start can't be estimated."""
     seconds = enough(engine)
     if seconds is None:
         return ()
@@ -314,7 +330,7 @@ def in_words(engine: Engine) -> tuple[str, ...]:
 
 
 def estimate(engine: Engine) -> str:
-    """ "vLLM answers after about 8 min (2–44 min)"."""
+    """The time of a start, for people: "vLLM answers after about 8 min (2–44 min)"; empty if it can't be estimated."""
     startup = engine.plan.startup
     if startup is None:
         return ""

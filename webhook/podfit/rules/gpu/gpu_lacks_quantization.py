@@ -33,20 +33,23 @@ class GpuLacksQuantization(Rule):
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
         used = kernels.method(engine.model.value, engine.args.quantization)
-        least = kernels.least_capability(used[0], engine.release) if used else None
-        if used is None or least is None:
+        if used is None:
+            return
+        method, is_certain = used
+        least = kernels.least_capability(method, engine.release)
+        if least is None:
             return
         gpus = engine.gpu.value.gpus
         old = [gpu for gpu in gpus if gpu.vendor == "nvidia" and (gpu.compute_capability or least) < least]
         if not old:
             return
         has = min(gpu.compute_capability or least for gpu in old)
-        newer = kernels.first_release(used[0], has)
+        newer = kernels.first_release(method, has)
         yield Finding(
             path=engine.argument("quantization") if "quantization" in engine.args.given else engine.argument("model"),
-            message=f"{used[0]} needs compute capability {_dotted(least)} in vLLM {engine.release}; "
+            message=f"{method} needs compute capability {_dotted(least)} in vLLM {engine.release}; "
             f"{' or '.join(gpu.name for gpu in old)} has {_dotted(has)}",
-            certainty=certainty(engine) if len(old) == len(gpus) and used[1] else "likely",
+            certainty=certainty(engine) if len(old) == len(gpus) and is_certain else "likely",
             suggestions=(
                 *((change.release(newer),) if newer and newer > engine.release else ()),
                 f"a GPU of compute capability {_dotted(least)} or higher, such as {_SUCH_AS[least[0]]}",

@@ -34,27 +34,28 @@ class GpuMissing(Rule):
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: nothing in the object brings a GPU."""
+        """Likely: nothing in the object brings a GPU. A resource of a misspelled name, or of zero GPUs, is named."""
         if engine.requested is not None:
             return
-        limits = engine.container.resources
-        wrong = gpu.misspelled_resource(limits)
+        amounts = engine.container.resources  # limits and requests
+        wrong = gpu.misspelled_resource(amounts)
         if wrong is not None and not engine.on_processors:
             name, meant = wrong
             side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
             yield Finding(
-                engine.at("resources", side, name),
-                f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
+                path=engine.at("resources", side, name),
+                message=f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
                 certainty="likely",
-                suggestions=(f"{meant}: {limits[name]} in resources.limits",),
+                suggestions=(f"{meant}: {amounts[name]} in resources.limits",),
             )
         elif not _brought_otherwise(engine):
             resource = "amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu"
-            zero = next((name for name in limits if gpu.is_one(name)), None)
+            zero = next((name for name in amounts if gpu.is_one(name)), None)
+            requested = f"{zero}: {amounts[zero]}" if zero else "no GPU"
             yield Finding(
-                engine.at("resources", "limits"),
-                f"{f'{zero}: {limits[zero]}' if zero else 'no GPU'} is requested: unless the node's runtime gives GPUs "
-                "to every container, vLLM finds none and ends with `Failed to infer device type`",
+                path=engine.at("resources", "limits"),
+                message=f"{requested} is requested: unless the node's runtime gives GPUs to every container, vLLM "
+                "finds none and ends with `Failed to infer device type`",
                 certainty="likely",
                 suggestions=(
                     "an image of vllm/vllm-openai-cpu"

@@ -48,7 +48,7 @@ WITHOUT_KV_DTYPE = change.without("--kv-cache-dtype", "without {}")
 
 
 class Lack(NamedTuple):
-    """A feature that no backend supports, with the message and suggestions."""
+    """A feature that no backend supports: the argument that asks for it, the message, and suggestions."""
 
     dest: str | None
     """The argument that asks for it; None: the model does."""
@@ -149,7 +149,8 @@ def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) 
 
 
 def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
-    """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs."""
+    """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs. None for an
+    unknown kind of attention, and for other dtypes."""
     without = (WITHOUT_KV_DTYPE,)
     if not model.num_attention_heads or not any(
         architecture.endswith(GENERATES) for architecture in model.architectures
@@ -175,7 +176,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
 
 
 def _asks_for_others(engine: Engine) -> bool:
-    """True if a backend is named, or something else decides which one is asked."""
+    """True if a backend is named, or something else decides which backend vLLM checks."""
     args, env = engine.args, engine.command.env
     variables = (
         {MLA_OFF_VARIABLE, "VLLM_ATTENTION_BACKEND"}

@@ -41,15 +41,15 @@ class UnknownGpu(Rule):
         if engine.requested is None or engine.gpu is not None or engine.facts.gpu_memory is not None:
             return
         if engine.once(gpu_set.on_largest) is not None:
-            return
+            return  # it fits no known GPU, which the rules about memory report
         resource, count = engine.requested
         many = f"{count} × {resource}" if count else resource
         label = PRODUCT_LABEL.get(gpu.maker.of_resources(resource, {}))
         where = gpu_set.sentence(engine)
         change = engine.once(gpu_set.selector) or (f"nodeSelector {label} with the GPU's label" if label else None)
         yield Finding(
-            engine.workload.path / "nodeSelector",
-            f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
+            path=engine.workload.path / "nodeSelector",
+            message=f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
             details=_of_no_node(engine),
             advice=_has_no_answer(engine, where) or engine.once(gpu_set.fits_all),
             suggestions=(change,) if change else (),

@@ -26,11 +26,12 @@ LEAST_SHARE = 0.2
 
 
 def _refuses_zero(release: Release | None) -> bool:
+    """True if the release rejects a share of 0 as a value; False if the release is unknown."""
     return release is not None and release >= REFUSES_ZERO
 
 
 def _lower(engine: Engine, share: float) -> tuple[Change, ...]:
-    """The change to this share, unless the model then does not fit."""
+    """The suggestion of this share; empty if the model then does not fit."""
     fits = _parallel.may_fit(engine, {"gpu_memory_utilization": share})
     return (change.flags(f"--gpu-memory-utilization {share:g}"),) if fits else ()
 
@@ -70,7 +71,9 @@ class GpuMemoryUtilizationTooHigh(Rule):
         yield from findings or self._check_graphs(engine)
 
     def _check_graphs(self, engine: Engine) -> Iterator[Finding]:
-        """Graphs of the second model runner may need more than the budget leaves of the GPU."""
+        """The finding that CUDA graphs of the second model runner, for which its releases before `EVERY` reserve
+        nothing, may need more memory than the budget leaves. None if the graphs are part of the budget, or if there is
+        no KV cache."""
         resolved, ledger = engine.plan.resolved, engine.plan.gpu
         if resolved is None or ledger is None or ledger.graphs_charged or not resolved.settings.second_runner:
             return
@@ -151,7 +154,8 @@ class GpuMemoryUtilizationTooHigh(Rule):
             )
 
     def _assumed(self, engine: Engine, share: float) -> Iterator[Finding]:
-        """A policy may say that others always hold a part of each GPU."""
+        """The finding on a share above the memory that others leave free on each GPU, as the policy assumes; none
+        without such a policy."""
         free = engine.facts.assume.free_gpu_memory
         if free is None or share <= free or engine.args.given.get("kv_cache_memory_bytes"):
             return
@@ -164,7 +168,7 @@ class GpuMemoryUtilizationTooHigh(Rule):
         )
 
     def _together(self, engine: Engine) -> Iterator[Finding]:
-        """Servers of one Pod that may be on one GPU must fit on it together."""
+        """The finding that the servers of one Pod that may be on one GPU ask for more of it than `maximum` together."""
         servers = servers_on_one_card(engine)
         total = sum(share for _, share in servers)
         if len(servers) < 2 or total <= self.maximum or engine.args.given.get("kv_cache_memory_bytes"):

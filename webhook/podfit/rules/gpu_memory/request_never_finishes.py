@@ -56,4 +56,5 @@ class RequestNeverFinishes(Rule):
 
 
 def _longest_text(tokens: int | None) -> str:
+    """A detail about the longest request that finishes, in tokens; empty if it is unknown."""
     return "" if tokens is None else f"the longest request that finishes has {tokens:,} tokens"

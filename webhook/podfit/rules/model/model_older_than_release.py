@@ -114,4 +114,5 @@ def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
 
 
 def _certainty(engine: Engine) -> Certainty:
+    """The certainty of a finding on the checkpoint's format: likely if another config.json may be read."""
     return registry_certainty(engine) if _checkpoint.is_the_known(engine) else "likely"

@@ -170,6 +170,8 @@ def _has_no_other_file(model: Model, method_name: str) -> bool:
 
 
 def _is_within(spans: Mapping[str, tuple[Release, Release | None]], method_name: str, release: Release) -> bool:
+    """True if the release is within the span of the method: from the first release until before the second. False for
+    other methods."""
     span = spans.get(method_name)
     return span is not None and span[0] <= release and (span[1] is None or release < span[1])
 

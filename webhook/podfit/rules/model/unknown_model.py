@@ -141,5 +141,6 @@ def _place(engine: Engine) -> FieldPath:
 
 
 def _suggestion(name: str) -> str:
+    """The nearest names of known models, as the end of a message; empty if none is near."""
     names = nearest(name)
     return f"; did you mean {' or '.join(names)}?" if names else ""

@@ -50,6 +50,7 @@ def _argument_doubt(engine: Engine, dest: str) -> str | None:
 
 
 def _reason_of_release(engine: Engine) -> str:
+    """The doubt about a release that only informs (`Engine.informs`)."""
     return f"vLLM {engine.release} is read from a part of the image's name"
 
 
@@ -73,7 +74,8 @@ _SPOILT = ("variable-not-expanded", "invalid-flag-value", "unknown-flag", "remov
 
 
 def context_length(engine: Engine) -> Reading[int]:
-    """The context length in tokens: as given, else the model's own."""
+    """The context length in tokens: as given, else the model's own. Without a value if the argument or the model's
+    length is unknown."""
     args, path = engine.args, engine.argument("max_model_len")
     given, doubt = args.given.get("max_model_len"), _argument_doubt(engine, "max_model_len")
     if isinstance(given, int) and given > 0:
@@ -111,7 +113,8 @@ def _own_length_doubt(engine: Engine) -> str | None:
 
 
 def gpu_share(engine: Engine) -> Reading[float]:
-    """The share of GPU memory that vLLM may use: as given, else the release's default."""
+    """The share of GPU memory that vLLM may use: as given, else the release's default. Without a value if the argument
+    is unknown, or if --kv-cache-memory-bytes replaces it."""
     dest = "gpu_memory_utilization"
     path, why = engine.argument(dest), _argument_doubt(engine, dest)
     given = engine.args.given.get(dest)
@@ -127,7 +130,7 @@ def gpu_share(engine: Engine) -> Reading[float]:
 
 
 def release(engine: Engine) -> Reading[Release]:
-    """The vLLM release in the image."""
+    """The vLLM release in the image; without a value if the image names none."""
     image, path = engine.field("image"), engine.at("image")
     text = f"image {image!r}" if isinstance(image, str) else "the image"
     release = engine.release

@@ -221,7 +221,8 @@ class HouseLimits(Rule):
             yield from self._check_memory(engine, self.memory_factor)
 
     def _check(self, topic: str, reading: Reading[V], violation: Callable[[V], Violation | None]) -> Iterator[Finding]:
-        """The finding about one limited value."""
+        """The finding on one limited value: that it is unknown, or that `violation` does not allow it. None if it
+        allows it."""
         if reading.value is None or (reading.doubt and self._denies_unknown(topic)):
             yield self._unknown(topic, reading)
         elif names := violation(reading.value):
@@ -236,7 +237,8 @@ class HouseLimits(Rule):
             )
 
     def _check_memory(self, engine: Engine, limits: Sequence[FactorLimit]) -> Iterator[Finding]:
-        """The memory limit against the certain minimum, then against the estimate."""
+        """The finding on the memory limit: unknown, below the factor × the certain minimum, or (likely) below the
+        factor × the estimate."""
         topic, size, host = "memory_factor", engine.memory_limit, engine.plan.host
         minimum, doubt = values.host_minimum(engine)
         if size is None or host is None:
@@ -254,6 +256,7 @@ class HouseLimits(Rule):
         yield from self._check(topic, replace(reading, doubt=doubt), lambda _: estimated)
 
     def _denies_unknown(self, topic: str) -> bool:
+        """True if `whenUnknown` denies an unknown value of the topic."""
         return bool(getattr(self.when_unknown, topic) == "deny")
 
     def _unknown(self, topic: str, reading: Reading[V]) -> Finding:
@@ -298,7 +301,8 @@ def _of_gpus(
 
 
 def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
-    """Each GPU that the object or its nodes name, with the first limit that is for it; empty if none is named."""
+    """(GPU, the first limit that is for it, None if none is) for each GPU that the object or its nodes name; empty if
+    none is named."""
     if engine.on_processors:
         return [("processors", next((limit for limit in limits if not limit.gpus), None))]
     named = engine.gpu.value.gpus if engine.gpu is not None else ()
@@ -306,7 +310,7 @@ def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple
 
 
 def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
-    """The limits of all GPUs; None for the other GPUs if each limit is for some."""
+    """(GPUs, limit) of all limits up to one for every GPU; last (other GPUs, None) if each limit is for some."""
     of_any: list[tuple[str, Limit | None]] = []
     for limit in limits:
         of_any.append((" or ".join(limit.gpus) or "any other GPU", limit))

@@ -16,6 +16,7 @@ MOST_CORES = 2000
 """More than any node has."""
 _NUMBER = regex(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
 _FRACTION = regex(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
+"""A number that is not whole: `0.5`, `1500m`; not `1.0`, `2000m`."""
 _MEANT = {
     "gb": "G", "g": "G", "mb": "M", "m": "Mi", "kb": "k", "k": "k", "tb": "T", "t": "T",
     "gib": "Gi", "gi": "Gi", "mib": "Mi", "mi": "Mi", "kib": "Ki", "ki": "Ki", "tib": "Ti", "ti": "Ti",
@@ -83,10 +84,7 @@ def _is_fatal(engine: Engine, side: str, name: str) -> bool:
 def _is_fraction(given: object) -> bool:
     """True for a fraction, which resources with a domain must not have (kubernetes pkg/apis/core/validation
     ValidateResourceQuantityValue)."""
-    text = str(given).strip()
-    if text.isdecimal() or isinstance(given, _NO_NUMBER):
-        return False
-    return _FRACTION.fullmatch(text) is not None and not text.endswith("000m")
+    return _FRACTION.fullmatch(str(given).strip()) is not None
 
 
 def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
@@ -100,7 +98,7 @@ def _not_whole(engine: Engine, side: str, name: str, text: str) -> Finding:
 
 
 def _is_odd(name: str, given: object) -> bool:
-    """True if it is not a quantity, or none that can be meant."""
+    """True if it is not a quantity, or none that can be meant; False for a value of another type, and for 0 bytes."""
     if given is None or isinstance(given, _NO_NUMBER):
         return False
     size = try_parse(given)
@@ -108,7 +106,8 @@ def _is_odd(name: str, given: object) -> bool:
 
 
 def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object, *, fatal: bool) -> Iterator[Finding]:
-    """`fatal`: a container with so little, or that asks for so many cores, does not start."""
+    """The finding on an odd quantity; none for a text without a number, such as a placeholder. `fatal`: a container
+    with so little, or that asks for so many cores, does not start."""
     size, text = try_parse(given), str(given)
     match = _NUMBER.fullmatch(text) if len(text) < 40 else None
     meant = _meant(match, name) if match else None
@@ -156,7 +155,8 @@ def _meant(match: re.Match[str], name: str) -> str | None:
 
 
 def _enough(engine: Engine, number: str, meant: str, *, limit: bool) -> str:
-    """The quantity that was meant, if vLLM runs in it; else as many GiB (`64m`), or the computed size if far off."""
+    """The quantity that was meant, if vLLM runs in it or its need is unknown; else as many GiB (`64m`), or the computed
+    size if far off."""
     host = engine.plan.host
     if host is None:
         return meant

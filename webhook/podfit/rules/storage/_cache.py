@@ -67,19 +67,24 @@ class Cache(NamedTuple):
 
 
 def find(engine: Engine) -> Cache | None:
-    """None if the files are not kept in a directory, or if the directory is unknown."""
+    """The directory of the model's files. None for a load format without files, a model that the operator or a leader
+    brings, an offline or another hub, and an unknown directory."""
     model = engine.args.model or ""
     if engine.args.get("load_format") not in _READ_FROM_FILES or "load_format" in engine.args.unresolved:
         return None
     if model.startswith("/"):
-        return Cache(model, "--model", False, _over(engine, posixpath.normpath(model)))
+        volume = _over(engine, posixpath.normpath(model))
+        return Cache(directory=model, said_by="--model", downloads=False, volume=volume)
     if engine.workload.model_uri or engine.command.entry == "worker" or not is_hub_id(model):
         return None
     env = engine.command.env
     if is_offline(env) or modelscope(env):
         return None  # from a copy that is there, or from somewhere else
     place = _directory(engine)
-    return Cache(*place, True, _over(engine, place[0])) if place else None
+    if place is None:
+        return None
+    directory, said_by = place
+    return Cache(directory=directory, said_by=said_by, downloads=True, volume=_over(engine, directory))
 
 
 def _directory(engine: Engine) -> tuple[str, str] | None:
@@ -140,6 +145,7 @@ def volumes(engine: Engine) -> list[Volume]:
 
 
 def _volume(engine: Engine, mount: Mount) -> Volume:
+    """The mount with its volume, or with the claim template of that name if the Pod does not declare the volume."""
     kind, inner = _source(engine, mount.volume) if mount.volume else _template(engine, mount.name)
     return Volume(mount, kind, inner)
 

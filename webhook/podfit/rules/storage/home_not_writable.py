@@ -93,6 +93,7 @@ def _user_at(engine: Engine) -> FieldPath | None:
 
 
 def _needs_user_name(engine: Engine) -> bool:
+    """True if the release's torch looks for the user's name while it is imported; False if the release is unknown."""
     return engine.release is not None and NEEDS_USER_NAME[0] <= engine.release < NEEDS_USER_NAME[1]
 
 
@@ -150,6 +151,7 @@ def _add_volume(engine: Engine, folder: str) -> list[Edit]:
 
 
 def _add_variable(engine: Engine, name: str, value: str) -> tuple[Edit, ...]:
+    """The edit that adds a variable to the container's env; none for a container that the operator makes."""
     if engine.container.synthetic:
         return ()
     return (Edit(engine.at("env"), {"name": name, "value": value}, "append"),)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from podfit.kube import quantity as quantities
 from podfit.kube.patch import Edit
@@ -39,17 +40,16 @@ class ModelCacheTooSmall(Rule):
         cache, size = engine.once(_cache.find), engine.plan.checkpoint
         if cache is None or size is None:
             return
-        limit = _capacity(engine, cache)
-        if limit is None or limit[0] >= size * _TOLERANCE:
+        capacity = _capacity(engine, cache)
+        if capacity is None or capacity.size >= size * _TOLERANCE:
             return
-        capacity, path, what, certainty = limit
-        doubt = engine.weights_doubtful
+        path, certainty, doubt = capacity.path, capacity.certainty, engine.weights_doubtful
         if certainty == "certain" and (doubt or not _cache.is_sure(engine)):
             certainty = "likely"
-        size_text = quantity(round_up_gi(2 * size if certainty == "likely" else size * 6 // 5))
+        size_text = quantity(_advised(size, certainty))
         yield Finding(
             path=path,
-            message=f"{what} holds {human(capacity)}, the model's files take {human(size)}",
+            message=f"{capacity.what} holds {human(capacity.size)}, the model's files take {human(size)}",
             certainty=certainty,
             uncertain=f"how large the weights are is {doubt}" if doubt else None,
             suggestions=(f"{size_text}, room for another revision too" if certainty == "likely" else size_text,),
@@ -57,14 +57,33 @@ class ModelCacheTooSmall(Rule):
         )
 
 
-def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str, Certainty] | None:
-    """The size in bytes of the files' volume, the path of that size, a description, and its certainty. None if the size
-    is unknown or has no limit."""
+class Capacity(NamedTuple):
+    """The size of the volume, or of the limit, for the model's files."""
+
+    size: int
+    """Bytes."""
+    path: FieldPath
+    """The field that sets it."""
+    what: str
+    """The volume or the limit, for people."""
+    certainty: Certainty
+    """The certainty that larger files do not fit."""
+
+
+def _advised(size: int, certainty: Certainty) -> int:
+    """The bytes to suggest for files of `size` bytes, in whole GiB. If the shortage is only likely (a claim, or files
+    whose size or place is in doubt), twice as much, for another revision too; else a fifth more."""
+    return round_up_gi(2 * size if certainty == "likely" else size + size // 5)
+
+
+def _capacity(engine: Engine, cache: _cache.Cache) -> Capacity | None:
+    """The capacity for the files; None if it is unknown or has no limit, and for files that are in an unknown volume
+    already."""
     volume = cache.volume
     if volume is not None and volume.known:
         size = _claimed(volume.spec)
         certainty: Certainty = "likely" if cache.downloads else "possible"
-        return None if size is None else (size, volume.mount.at, volume.label, certainty)
+        return None if size is None else Capacity(size, volume.mount.at, volume.label, certainty)
     if not cache.downloads:
         return None
     local = ("resources", "limits", "ephemeral-storage")
@@ -72,16 +91,19 @@ def _capacity(engine: Engine, cache: _cache.Cache) -> tuple[int, FieldPath, str,
         stored = quantities.try_parse(engine.field(*local))
         # With 0 the container has no limit and the Pod's sum is still 0 (the same file).
         sure: Certainty = "certain" if stored else "likely"
-        return None if stored is None else (stored, engine.at(*local), "the container's ephemeral-storage limit", sure)
+        if stored is None:
+            return None
+        return Capacity(stored, engine.at(*local), "the container's ephemeral-storage limit", sure)
     if volume.kind != "emptyDir":
         return None
     size = quantities.try_parse(volume.spec.get("sizeLimit"))
     if size:  # 0 is not a limit (kubernetes pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction)
-        return size, volume.mount.at.join("emptyDir", "sizeLimit"), f"emptyDir {volume.mount.name!r}", "certain"
+        path = volume.mount.at.join("emptyDir", "sizeLimit")
+        return Capacity(size, path, f"emptyDir {volume.mount.name!r}", "certain")
     stored = engine.workload.once(_of_all_containers)
     if stored is None or volume.spec.get("medium") == "Memory":
         return None
-    return stored, engine.at(*local), "the Pod's ephemeral-storage limit", "likely"
+    return Capacity(stored, engine.at(*local), "the Pod's ephemeral-storage limit", "likely")
 
 
 def _of_all_containers(workload: Workload) -> int | None:
