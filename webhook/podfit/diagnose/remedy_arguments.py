@@ -90,7 +90,7 @@ def speculative(text: str) -> Iterator[str]:
 
 
 def unquantized(text: str) -> Iterator[str]:
-    """The change for --quantization with a checkpoint that is not quantized so."""
+    """The change for --quantization with a checkpoint that is not quantized so; none for another message."""
     if match := re.search(r"Cannot find the config file for (\S+)", text):
         yield (
             f"Remove --quantization {match[1]}, or serve a checkpoint that was quantized with {match[1]}: this one has "

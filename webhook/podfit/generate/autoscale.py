@@ -55,7 +55,9 @@ class Targets:
 
 
 def scaling_targets(engine: Engine) -> Targets:
-    """Raises ValueError where concurrency or start-up are not known."""
+    """The numbers of an autoscaler by the plan: a replica more at a quarter of its requests waiting, or when its KV
+    cache has room for only one more. Raises ValueError if concurrency or start-up are unknown, or if not one request
+    fits."""
     ledger, startup = engine.plan.gpu, engine.plan.startup
     many = ledger.max_concurrency if ledger else None
     if ledger is None or many is None or startup is None or ledger.max_model_len is None:

@@ -182,7 +182,9 @@ def _drain(engine: Engine, release: Release) -> list[str]:
 
 
 def _with_numbers(draft: Object, read: Engine) -> Object:
-    """The Deployment with what the plan of its draft needs."""
+    """The Deployment with what the plan of its draft (`read`) needs: resources, /dev/shm, probes, tolerations and the
+    time of a rollout, twice the longest start-up rounded up to 5 minutes. Changes `draft`. Raises ValueError if host
+    memory or start-up are unknown, or if there is no HTTP port."""
     host, startup = read.plan.host, read.plan.startup
     limit = memory_sizes.advised_limit(read)
     request = memory_sizes.advised_request(read)
@@ -270,7 +272,7 @@ def _read(deployment: Mapping[str, Any], engine: Engine) -> Engine:
 
 
 def _comment_lines(read: Engine, objects: list[Object]) -> Iterator[str]:
-    """Why the numbers are what they are."""
+    """The comment lines that explain the numbers; a part without a plan has none."""
     plan, accelerator = read.plan, read.gpu.value if read.gpu else None
     count = read.requested[1] if read.requested else None
     replicas = read.workload.replicas or 1

@@ -65,7 +65,8 @@ class Places:
 
 
 def diagnostics(checked: CheckedText, places: Places) -> list[types.Diagnostic]:
-    """Findings, and what can't be read."""
+    """The diagnostics of a text: its findings, its problems in their lines, and in the first line those of the
+    settings."""
     items = [diagnostic(item, places) for item in checked.items]
     for problem in checked.checked_file.problems:
         line = places.line(problem.line or 1)

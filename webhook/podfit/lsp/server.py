@@ -64,7 +64,8 @@ def create(reader: Reader) -> LanguageServer:
     state = State(reader)
 
     async def check(uri: str, version: int | None, wait: float) -> None:
-        """Check a text and publish what is found, if the text is still the same."""
+        """Check a text after `wait` seconds and publish its diagnostics, if its version is still the same. One that is
+        too long gets a single one that says so."""
         await asyncio.sleep(wait)
         document = server.workspace.get_text_document(uri)
         path, text = document.path, document.source
@@ -90,7 +91,8 @@ def create(reader: Reader) -> LanguageServer:
         complete(folder_of(path))
 
     def complete(folder: str) -> None:
-        """Read the rest of a folder's settings in a thread, which an editor that exits does not wait for."""
+        """Read the rest of a folder's settings in a thread, which an editor that exits does not wait for. Nothing to do
+        if they are complete, or being read already."""
         settings = state.settings.get(folder)
         if settings is None or settings.complete is None or state.completing.get(folder) is settings:
             return
@@ -126,7 +128,8 @@ def create(reader: Reader) -> LanguageServer:
         opened.task = asyncio.get_running_loop().create_task(check(uri, version, wait))
 
     async def checked_of(uri: str) -> CheckedText | None:
-        """The check of the text as it is now."""
+        """The check of the text as it is now, after waiting for it; None if the text was closed, changed meanwhile, or
+        is too long."""
         opened = state.texts.get(uri)
         if opened is None:
             return None

@@ -80,7 +80,8 @@ def files(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def unknown(name: str, option: str) -> NoReturn:
-    """Raises UnusableError for a name that is neither a file nor a shipped policy."""
+    """Raises UnusableError for a name that is neither a file nor a shipped policy. A slash or a dot in it means that it
+    is a file's. `option`: the text before the name in the message, empty for a positional argument."""
     near = nearest(name, SHIPPED)
     if "/" in name or "." in name:
         raise edge.UnusableError(f"{option}{name}: no such file or directory", 3)

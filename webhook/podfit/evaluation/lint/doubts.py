@@ -76,7 +76,8 @@ def parameter_default(finding: Finding, engine: Engine, context: Context) -> str
 
 
 def _is_about_arguments(finding: Finding, engine: Engine, context: Context) -> bool:
-    """Return whether the finding is about vLLM's arguments, alone or with model and GPU, and about nothing else."""
+    """Return whether the finding is about vLLM's arguments, alone or with model and GPU, and about nothing else. False
+    for a container that podfit made up: its command is from other fields."""
     paths = [engine.at(name).parts for name in ("command", "args")]
     is_in_command = any(finding.path.parts[: len(path)] == path for path in paths)
     return is_in_command and context.rule.plane in ("config", "gpu") and not engine.container.synthetic
