@@ -197,8 +197,7 @@ def code(scan: Scan, lowest: Level | None) -> int:
 
 
 def read(args: argparse.Namespace, client: Client) -> Scan:
-    """One reading of the cluster; raises UnusableError (exit 3) if the API server can't be reached, if the namespace
-    does not exist, or if no kind of workload may be read. Other kinds that may not are in the scan's `not_read`."""
+    """One reading of the cluster; raises UnusableError (exit 3) if nothing can be read or the namespace is absent."""
     from podfit.cli.support import cluster_policy
     from podfit.cluster.scanning import Scanner, WorkloadSelection
 

@@ -40,7 +40,8 @@ def is_anchored(pattern: str) -> bool:
 
 
 def _alternatives(pattern: str, at: int) -> tuple[Needles, int]:
-    """The needles of the alternatives from `at` up to the group's end, and where that is."""
+    """The needles of the alternatives from `at` up to the group's end, and where that is. None as the needles if one of
+    the alternatives has none."""
     names: Needles = frozenset()
     while True:
         branch, at, ends = _branch(pattern, at)

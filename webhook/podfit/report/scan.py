@@ -169,7 +169,8 @@ def _namespaces(scan: Scan) -> list[str]:
 
 
 def _summary(scan: Scan) -> list[str]:
-    """The last lines of the report: counts, and what could not be read."""
+    """A line for each heading and rule: the number of workloads, and the threat of a denial, else the plane. Empty
+    without findings."""
     items = scan.headings()
     if not items:
         return []
@@ -178,7 +179,8 @@ def _summary(scan: Scan) -> list[str]:
     lines = []
     for heading, rule, rows in items:
         workloads = many(len({row.object for row, _ in rows}), "workload")
-        lead = THREATS[rows[0][1].threatens] if heading in DENIALS else f"[{PLANES[rows[0][1].plane]}]"
+        _container, first = rows[0]  # all of one rule have its threat and plane
+        lead = THREATS[first.threatens] if heading in DENIALS else f"[{PLANES[first.plane]}]"
         lines.append(f"{HEADINGS[heading]:<{longest}}  {rule:<{width}}  {workloads:>14}  {lead}")
     return lines
 

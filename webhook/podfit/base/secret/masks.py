@@ -115,7 +115,8 @@ class Secrets:
         return _starred(text, spans) if spans else text
 
     def source_line(self, line: str) -> str:
-        """Return a line of the objects' file with stars for secrets, comments, and all else that may not be quoted."""
+        """Return a line of the objects' file with stars for secrets, comments, and all else that may not be quoted.
+        WITHHELD if the whole line is masked, or if it is unknown what may be quoted."""
         if self.show or not line:
             return line
         masked = self.masked(line, quoted=True)
