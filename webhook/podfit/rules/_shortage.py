@@ -22,7 +22,8 @@ def certainty(probability: float) -> Certainty | None:
 
 
 def sentence(probability: float, outcomes: str = "") -> str:
-    """A detail that says which is likelier, for a shortage that is only possible, and what became of such start-ups."""
+    """A detail that says which is likelier, for a shortage that is only possible, followed by what became of such
+    start-ups; `outcomes` alone for other probabilities."""
     if not POSSIBLE < probability < LIKELY:
         return outcomes
     likelier = f"that it is too little is likelier ({probability:.0%}) than that it is enough"
@@ -30,7 +31,8 @@ def sentence(probability: float, outcomes: str = "") -> str:
 
 
 def of_kv_cache(engine: Engine, ledger: GpuLedger, needed: int) -> tuple[Certainty | None, str]:
-    """The certainty that less than `needed` bytes are left for the KV cache, and a detail that limits it.
+    """The certainty that less than `needed` bytes are left for the KV cache (None: not worth a finding), and a detail
+    that limits it (empty: none does).
 
     A shortage that rests on what is unknown of the model or of its drafter is only possible. It is likely if even the
     favorable end is too little. Arguments of unknown value may divide the weights by any number."""

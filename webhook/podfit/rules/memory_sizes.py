@@ -98,7 +98,7 @@ def in_cache(engine: Engine) -> int:
 
 
 def cached(engine: Engine) -> str | None:
-    """Why the advised limit is more than vLLM needs, if it is."""
+    """A detail about the page cache that the advised limit includes; None if the checkpoint's size is unknown."""
     size = engine.plan.checkpoint
     return f"the advised limit has room for the {human(size)} checkpoint in the page cache, too" if size else None
 

@@ -124,7 +124,7 @@ def probe_actions(engine: Engine) -> tuple[ProbeAction, ...]:
 
 
 def _read_probe_actions(engine: Engine) -> tuple[ProbeAction, ...]:
-    """`probe_actions`, computed."""
+    """`probe_actions`, computed: without exec probes, and without probes of another host (`host`)."""
     actions = []
     for name in PROBE_FIELDS:
         written = probe(engine, name) or {}

@@ -24,7 +24,8 @@ _MODE = Release(0, 11, 1)
 
 
 def name(given: str, allowed: Iterable[Any]) -> str | None:
-    """The nearest of `allowed`: in any case, with other dashes, or with ATTENTION for ATTN."""
+    """The nearest of `allowed`: in any case, with other dashes, or with ATTENTION for ATTN. None if none is near, or if
+    the text is too long to compare."""
     folded = {_folded(item): item for item in allowed if isinstance(item, str)}
     near = nearest(_folded(given), folded, cutoff=0.82) if len(given) <= LONGEST else []
     return folded[near[0]] if near else None
@@ -122,7 +123,7 @@ _POWER = regex(r"\d+(\.\d+)?[eE]\+?\d{1,3}")
 
 def number(text: object) -> str | None:
     """The plain number that another way to write it stands for: `8,192`, `"8192"` with its quotes, `1e+06`, `1k`,
-    `0,9`, `90%`. Whether the argument takes it, the parser says."""
+    `0,9`, `90%`. None for other texts. The argument's parser decides whether it takes the number."""
     if not isinstance(text, str) or len(text) > LONGEST:
         return None
     plain = text.strip(" \t\r\n'\"\\")

@@ -67,7 +67,7 @@ def _check(
     unknown: Callable[[Given], str | None] | None = None,
 ) -> Check:
     """A check of the speculative config for releases from `release` to before `until`. `refusal` gets the object of
-    `_config`, its keys with underscores, unless that is empty."""
+    `_config`, its keys with underscores, unless that is empty; `unknown`: as in `Check`."""
 
     def speculative_problem(it: Given) -> str | None:
         entries = {key.replace("-", "_"): value for key, value in _config(it).items()}

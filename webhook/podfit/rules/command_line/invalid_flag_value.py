@@ -274,7 +274,7 @@ def _out_of_bounds(engine: Engine) -> dict[str, settings.Refusal]:
 
 def _number(value: object) -> float | None:
     """A number, also as a text of digits (`-O4`); None for other values."""
-    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:  # no bound has more digits
         return int(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -37,7 +37,8 @@ class GpuCountMismatch(Rule):
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if one Pod is the whole engine: both numbers are in the manifest."""
+        """Certain if one Pod is the whole engine: both numbers are in the manifest. Also if the Pod's own GPUs
+        (`short_of_own`), or those that CUDA_VISIBLE_DEVICES leaves, are too few."""
         count = engine.once(_parallel.count)
         enough = count is None or count.have >= count.needed
         if enough and (short := _parallel.short_of_own(engine)) is not None:

@@ -24,7 +24,8 @@ class GpuIdle(Rule):
     never_denies = "another process of the container may use them"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: another process of the container may use them."""
+        """Likely: another process of the container may use them. None if the numbers can't be compared, for shares of a
+        GPU, and if something else may use the GPUs (`_shared_out`)."""
         count = engine.once(_parallel.count)
         if count is None or count.have <= count.needed or not count.exact or _shared_out(engine):
             return

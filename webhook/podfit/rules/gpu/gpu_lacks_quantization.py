@@ -29,7 +29,8 @@ class GpuLacksQuantization(Rule):
     needs = ("model", "gpu", "release", "vllm_args")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if the checkpoint's own config names the method and every GPU is too old for it."""
+        """Certain if the checkpoint's own config names the method and every GPU is too old for it; likely if one GPU is
+        new enough. None if the method, or the capability that it needs, is unknown."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
         used = kernels.method(engine.model.value, engine.args.quantization)

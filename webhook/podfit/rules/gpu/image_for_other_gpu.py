@@ -28,7 +28,8 @@ class ImageForOtherGpu(Rule):
     never_denies = "an image's name is only a hint about its build"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: the name of the image shows its build, as the resource shows the GPU."""
+        """Likely: the name of the image shows its build, as the resource shows the GPU. Vendors are compared only for a
+        resource of `_VENDORS` and a build of vLLM's."""
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
         if isinstance(image, str) and (old := _dropped(engine, image)):
             yield Finding(

@@ -28,7 +28,8 @@ class MigWithTensorParallel(Rule):
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain with CUDA 11 and 12, if the resource or a label of the node names the slice."""
+        """Certain with CUDA 11 and 12, if the resource or a label of the node names the slice. None for whole GPUs, an
+        engine of one GPU, and an engine over several Pods."""
         if engine.requested is None:
             return
         resource, count = engine.requested

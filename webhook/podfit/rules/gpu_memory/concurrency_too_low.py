@@ -34,7 +34,8 @@ class ConcurrencyTooLow(Rule):
     minimum: float = parameter(2.0, "requests of the full length that should fit at once", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely if it starts and the likely KV cache holds fewer."""
+        """Likely if it starts and the likely KV cache holds fewer than `minimum`, or than --max-num-seqs if that is
+        less. None if it does not start, and with `--max-model-len auto`."""
         ledger = engine.plan.gpu
         many = ledger.max_concurrency if ledger else None
         if ledger is None or many is None or not 1 <= many < self.minimum:

@@ -25,7 +25,8 @@ class CpuKvCacheUnbounded(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a node with no more memory than the container's limit works."""
+        """Likely: a node with no more memory than the container's limit works. None on GPUs, without a known limit and
+        release, and if VLLM_CPU_KVCACHE_SPACE or the release bounds the cache."""
         if not engine.on_processors or cpu.SPACE in engine.args.unresolved:
             return
         limit, release = engine.memory_limit, engine.release

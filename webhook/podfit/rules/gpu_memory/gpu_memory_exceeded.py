@@ -39,7 +39,8 @@ class GpuMemoryExceeded(Rule):
         yield from gpu_set.on_each(engine, self._check)
 
     def _check(self, engine: Engine) -> Iterator[Finding]:
-        """The findings for a known GPU."""
+        """The findings for a known GPU: that the weights do not fit while they load, or leave nothing for the KV cache.
+        None if something is likely left."""
         ledger = engine.plan.gpu
         if ledger is None:
             return

@@ -28,7 +28,8 @@ class GpuMemoryWasted(Rule):
     requests: float = parameter(16.0, "full-length requests that the fewer GPUs must hold at once", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: memory estimates show nothing about latency."""
+        """Possible: memory estimates show nothing about latency. None unless the plan certainly fits in one Pod, and
+        fewer ranks hold the requests, too."""
         ledger = engine.plan.gpu
         if engine.model is None or engine.gpu is None or ledger is None or engine.plan.verdict != "fits":
             return

@@ -42,7 +42,8 @@ class KvCacheTooSmall(Rule):
         yield from gpu_set.on_each(engine, self._check)
 
     def _check(self, engine: Engine) -> Iterator[Finding]:
-        """The findings for a known GPU."""
+        """The findings for a known GPU: that vLLM can't lay out the KV cache, or that it is too small. None if another
+        rule reports a rejected --max-model-len (`spoilt`)."""
         if engine.plan.cause == "layout":
             yield from _layout(engine)
             return
@@ -85,8 +86,8 @@ MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_
 
 
 def _layout(engine: Engine) -> Iterator[Finding]:
-    """The planner finds that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
-    unify_hybrid_kv_cache_specs)."""
+    """The finding that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
+    unify_hybrid_kv_cache_specs); none if no argument of `MANAGERS` is the cause."""
     cause = next((dest for dest in MANAGERS if engine.args.given.get(dest)), None)
     if cause is None:
         return

@@ -39,7 +39,9 @@ class VideoExceedsBatch(Rule):
     needs = ("model", "release", "vllm_args")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for NVIDIA's GPUs; ROCm has followed in some release."""
+        """Certain for NVIDIA's GPUs; ROCm has followed in some release. None for a model whose videos may be split,
+        without videos, if an argument of `UNSEEN` or the config.json is unknown, and if the batch is large enough or
+        unknown."""
         model, release, given = engine.model, engine.release, engine.args.given
         if model is None or release is None or not media.is_whole(model.value, release) or media.no_videos(given):
             return

@@ -25,7 +25,8 @@ class MemoryHeadroomMissing(Rule):
     mute_for = ("memory-limit", "resources")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the limit is between the likely and the high estimate, and the request says that it is all."""
+        """Possible: the limit is between the likely and the high estimate, and the request says that it is all. None if
+        limit and request differ, or if the engine is not only in this container."""
         limit, host = engine.memory_limit, engine.plan.host
         given = try_parse(engine.field("resources", "requests", "memory"))
         if limit is None or host is None or given != limit or memory_sizes.elsewhere(engine):

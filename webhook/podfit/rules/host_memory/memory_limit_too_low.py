@@ -36,7 +36,8 @@ class MemoryLimitTooLow(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor, likely or possible below the likely need."""
+        """Certain below the floor, likely or possible below the likely need. None without a limit, for an engine that
+        is not only in this container, and if offload-exceeds-limit or quantity-suspicious has the cause."""
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
             return

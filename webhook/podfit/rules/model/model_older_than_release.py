@@ -71,7 +71,8 @@ class ModelOlderThanRelease(Rule):
 
 
 def _gguf(engine: Engine) -> Iterator[Finding]:
-    """A GGUF file, which is not a folder with a config.json."""
+    """A finding on a GGUF file, which is not a folder with a config.json; none before `WITHOUT_GGUF`, and for a model
+    of unknown name."""
     name = engine.args.model
     if name is None or not is_since(engine, WITHOUT_GGUF):
         return
@@ -92,8 +93,8 @@ def _gguf(engine: Engine) -> Iterator[Finding]:
 
 
 def _bitsandbytes(engine: Engine) -> Iterator[Finding]:
-    """A checkpoint that bitsandbytes quantized. Its name is enough where it is a cataloged one: no other program
-    writes what is called bnb."""
+    """A finding on a checkpoint that bitsandbytes quantized. Its name is enough where it is a cataloged one: no other
+    program writes what is called bnb. None before `WITHOUT_BITSANDBYTES`, and if --quantization is or may be given."""
     if engine.model is None or not is_since(engine, WITHOUT_BITSANDBYTES) or "quantization" in engine.args.given:
         return
     if _checkpoint.method(engine) != "bitsandbytes" or "quantization" in engine.args.unresolved:

@@ -30,7 +30,8 @@ class DeadEngineExitsZero(Rule):
     never_denies = "the engine may never die"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the engine may never die, and the script may look at more than the exit code."""
+        """Possible: the engine may never die, and the script may look at more than the exit code. None unless the exit
+        code decides about a restart, in a shell's script, with several API servers, and with `KEEP_ALIVE`."""
         policy = engine.pod("restartPolicy")
         job = engine.workload.kind in JOBS
         if policy not in ("OnFailure", "Never") or not engine.served or engine.container.init:

@@ -27,7 +27,8 @@ class DisruptionBudgetMissing(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: it may be somewhere else."""
+        """Possible, since it may be somewhere else; certain if all objects of the cluster are known. None for fewer
+        than two replicas, and if the objects of the release are not all there."""
         companions = engine.facts.companions
         copies = _scaling.least(engine)
         if not _scaling.leads(engine) or copies < 2:

@@ -30,7 +30,8 @@ class NixlSideChannelHost(Rule):
     never_denies = "both peers may be in one Pod"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: prefill and decode may be in one Pod."""
+        """Likely: prefill and decode may be in one Pod. None without NIXL, for a consumer, which dials and is not
+        dialed, and behind AIBrix' gateway."""
         host = engine.command.env.get(VARIABLE)
         config = engine.args.given.get("kv_transfer_config")
         if host not in EVERY_ADDRESS or not isinstance(config, dict) or "nixl" not in _connectors(config).lower():

@@ -61,7 +61,7 @@ class PlaceholderValue(Rule):
 
 
 def _placeholder(text: str) -> str | None:
-    """The placeholder in the text."""
+    """The placeholder in the text's first `MOST` characters; None if there is none."""
     match = PLACEHOLDER.search(text[:MOST]) if any(part in text for part in _PARTS) else None
     return match[0] if match else None
 

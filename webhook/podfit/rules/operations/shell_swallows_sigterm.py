@@ -64,7 +64,8 @@ _TRAP = regex(r"\btrap\b[^\n]*\b(SIG)?(TERM|EXIT)\b")
 
 
 def _fix(engine: Engine) -> tuple[Edit, ...]:
-    """`exec ` in front of the script's last command."""
+    """The edit that writes `exec ` in front of the script's last command; none if that is not safe or the script is not
+    in the object."""
     at, path = engine.command.exec_at, engine.command.script_path
     if at is None or path is None or engine.container.synthetic:
         return ()

@@ -25,7 +25,8 @@ class ModelCacheWrongPath(Rule):
     never_denies = "the volume may be for something else"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: the volume may be for something else."""
+        """Likely: the volume may be for something else. None for a follower, if the place of the model's files is
+        unknown, and if no volume looks like their cache."""
         cache = engine.once(_cache.find)
         if cache is None or not engine.served:
             return
