@@ -127,9 +127,9 @@ def short_of_own(engine: Engine) -> tuple[str, int] | None:
 
 
 def own_count_is_certain(engine: Engine) -> bool:
-    """True if it is certain that vLLM's own code counts this Pod's own GPUs. A script of the image's, such as
-    multi-node-serving.sh, may add packages as any program may; one that the command itself installs may bring a
-    platform of its own."""
+    """True if it is certain that vLLM's own code counts this Pod's own GPUs; False outside of a LeaderWorkerSet. A
+    script of the image's, such as multi-node-serving.sh, may add packages as any program may; one that the command
+    itself installs may bring a platform of its own."""
     if "leaderWorkerTemplate" not in engine.workload.path.parts or sees_more(engine):
         return False
     added = engine.command.changes - {"packages"} or _INSTALLS.search(engine.raw_command)

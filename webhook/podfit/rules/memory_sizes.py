@@ -90,7 +90,8 @@ def advised_limit(engine: Engine) -> int | None:
 
 
 def in_cache(engine: Engine) -> int:
-    """Bytes of the checkpoint for which the advised limit has room in the page cache."""
+    """Bytes of the checkpoint for which the advised limit has room in the page cache. 0 if its size is unknown or in
+    doubt, and on tmpfs, where the ledger has the files."""
     host = engine.plan.host
     if host is None or TMPFS_WEIGHTS in dict(host.lines) or engine.weights_doubtful:
         return 0

@@ -406,7 +406,7 @@ def _on_cuda(engine: Engine) -> bool:
 
 def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
     """A finding on a name that is not in the registry of the release; none for a name that another image or a custom
-    class may bring."""
+    class may bring, or that vLLM replaces before it looks (`_looked_up`)."""
     spelt = settings.NAMED[dest](name)
     refusal = settings.unknown_name(dest, spelt, engine.release)
     if refusal is None or (dest == "distributed_executor_backend" and "." in name):  # a custom class
