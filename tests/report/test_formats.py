@@ -306,6 +306,19 @@ def test_markdown_tells_it_as_a_table_whose_cells_stay_cells(check: Check) -> No
     assert all(len(re.split(r"(?<!\\)\|", row)) == 7 for row in rows)
 
 
+def test_each_format_says_why_a_finding_is_not_denied(check: Check, tmp_path: Path) -> None:
+    spec = {"containers": [{"name": "vllm", "image": "vllm/vllm-openai", "args": ["m", "--max-num-seqs=no"]}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "m"}, "spec": spec}
+    (tmp_path / "no-release.yaml").write_text(json.dumps(pod))
+    text, markdown = (check("--format", name, "no-release.yaml")[1] for name in ("text", "markdown"))
+    findings = json.loads(check("--format", "json", "no-release.yaml")[1])["results"][0]["findings"]
+    (why,) = [row["not_denied"] for row in findings if row["rule"] == "invalid-flag-value"]
+
+    assert "the image names no release" in why
+    assert f"not denied: {why}" in " ".join(text.split())
+    assert f"<br>not denied: {why}" in markdown
+
+
 def test_several_formats_at_once_one_of_them_to_the_screen(check: Check, tmp_path: Path) -> None:
     code, out, _ = check("--format", "text", "--format", "sarif=out.sarif", "--format=junit=out.xml", "pod.yaml")
 

@@ -13,6 +13,7 @@ from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.kube.patch import Edit, json_patch
 from podfit.report import answers, plan
 from podfit.report.checked import Checked, is_audited
+from podfit.report.text import why_not_denied
 
 
 def render(checked: Checked) -> str:
@@ -29,6 +30,7 @@ def render(checked: Checked) -> str:
             if item is None and not checked.audit:
                 continue
             row["line"], row["column"] = (item.mark.line, item.mark.column) if item else (None, None)
+            row["not_denied"] = why_not_denied(item) if item else None
             row["accepted"] = (
                 {"by": item.accepted.by, "reason": item.accepted.reason} if item and item.accepted else None
             )

@@ -12,7 +12,7 @@ from podfit.evaluation.denial import HEADINGS, PLANES, more_advice
 from podfit.report import answers
 from podfit.report.checked import Checked, CheckedContainer, Item
 from podfit.report.repeated import merged
-from podfit.report.text import MANY, chosen_of, places, summary, tally
+from podfit.report.text import MANY, chosen_of, places, summary, tally, why_not_denied
 
 
 def render(checked: Checked) -> str:
@@ -68,7 +68,8 @@ def _row(item: Item) -> str:
     mark = HEADINGS[item.finding.heading]
     mark = f"**{mark}**" if item.finding.level == "denied" else mark
     helps = "<br>".join(escaped(text) for text in item.finding.suggestions)
-    sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details))
+    not_denied = (f"not denied: {why}",) if (why := why_not_denied(item)) else ()
+    sentence = "<br>".join(escaped(text) for text in (finding.message, *finding.details, *not_denied))
     return f"| {mark} | `{item.finding.rule}`<br>{PLANES[item.finding.plane]} | {_place(item)} | {sentence} | {helps} |"
 
 

@@ -336,12 +336,17 @@ def _finding_text(item: Item, page: str | None, paint: Paint, width: int, *, sou
     at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
     also = wrapped(f"also in {places(item)}", "  ", width=width) if item.more_marks else []
     lines = [head, *((source and _snippet(item, paint, width)) or at), *also, *(rest.split("\n") if rest else [])]
-    why = item.finding.why_softened
-    newer = newer_than_read(item.result.engine.release)  # the last lines have it
-    if why and item.finding.mode == "warn" and not why.endswith(", not certain") and why != newer:
-        lines += wrapped(f"not denied: {why}", "  ", width=width)
+    lines += wrapped(f"not denied: {why}", "  ", width=width) if (why := why_not_denied(item)) else []
     lines += [f"  see {one_line(page)}"] if page else []
     return "\n".join(lines)
+
+
+def why_not_denied(item: Item) -> str | None:
+    """The reason why a finding of a rule that denies is not denied. None without one, for a finding that is only not
+    certain, and for a release that was not read, which the report says once."""
+    why = item.finding.why_softened
+    is_usual = why is None or why.endswith(", not certain") or why == newer_than_read(item.result.engine.release)
+    return None if is_usual or item.finding.mode != "warn" else why
 
 
 def places(item: Item) -> str:
