@@ -93,3 +93,7 @@ def test_a_regular_expression_is_compiled_at_its_first_use(monkeypatch: pytest.M
 def test_a_wrong_regular_expression_raises_at_its_first_use() -> None:
     with pytest.raises(re.error):
         regex("(").search("a")
+
+
+def test_a_regular_expression_of_bytes() -> None:
+    assert regex(rb"\d").findall(b"1 of 12") == [b"1", b"1", b"2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, AnyStr, Generic, Self, TypeVar, cast, overload
 
 T = TypeVar("T")
 
@@ -32,15 +32,15 @@ class cached_property(Generic[T]):  # noqa: N801 - as functools has it
         return value
 
 
-def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def regex(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a regular expression that is compiled at its first use, not at import: a command uses few of the 300."""
-    return cast("re.Pattern[str]", _Regex(pattern, flags))
+    return cast("re.Pattern[AnyStr]", _Regex(pattern, flags))
 
 
 class _Regex:
     """A regular expression until it is used; then its attributes are those of the compiled one."""
 
-    def __init__(self, pattern: str, flags: int) -> None:
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern = pattern
         self._flags = flags
 

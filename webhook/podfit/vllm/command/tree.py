@@ -35,10 +35,10 @@ bytes, because every error goes through them."""
 _READ = 8, 512
 """Cost of reading from a position to the end, and the number of bytes that cost one more."""
 
-_OPENINGS, _OPENED = re.compile(rb"(?:[!~+(\[{-]\s*+)++"), 1000
+_OPENINGS, _OPENED = regex(rb"(?:[!~+(\[{-]\s*+)++"), 1000
 """Consecutive signs that may each open something, and how many are read: the parser recurses once for each of them
 (`podfit.server.memory.STACK`)."""
-_BLANKS = re.compile(
+_BLANKS = regex(
     rb"(?<=[\s=])<[A-Za-z][\w -]*>(?=\s|$)|\{\{[^{}\n]*\}\}|(?<=\s)=[=~](?=[\s;]|$)|(?<!\\)\\[ \t](?=[ \t]*[#\n])"
 )
 """`<MODEL>` and `{{ .Values.model }}`. `==` and `=~` too: the grammar reads them as operators of a command. And a
@@ -171,7 +171,7 @@ def _trial(text: bytes, budget: WorkLimit) -> int:
     return budget.spent - before
 
 
-_ASIDE = re.compile(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
+_ASIDE = regex(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
 """A comment between two lines of one command, which the grammar does not see the end of."""
 
 
