@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from operator import itemgetter
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property, regex
 
 Span = tuple[int, int]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.base.dataclass import dataclass
 from podfit.cli.support import cluster_surroundings, edge, fleet, policies, project, terminal, user_cluster
 from podfit.evaluation.compare import ContainerComparison, Placed, compare
 from podfit.evaluation.lint import lint

@@ -7,9 +7,9 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.base.dataclass import dataclass
 from podfit.cli.support import (
     baseline,
     cluster_runtimes,

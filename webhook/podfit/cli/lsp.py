@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podfit.base.dataclass import dataclass
 from podfit.cli.support import edge, fleet, patches, policies, project
 from podfit.cli.support.fleet import ReadFleet
 from podfit.report.files import ManifestFile
@@ -49,7 +48,7 @@ def reader() -> Reader:
     return Reader(edge.MANIFEST_SUFFIXES, partial(_settings_of, ClusterNodes()), _read)
 
 
-@dataclass()
+@dataclass
 class ClusterNodes:
     """The nodes of the user's cluster. All folders share one reading of them."""
 

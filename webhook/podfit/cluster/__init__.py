@@ -15,10 +15,9 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster.access import Access, Client, from_kubeconfig, in_cluster
 from podfit.cluster.kubeconfig import AccessError
 from podfit.cluster.watch import KindWatch, WatchState

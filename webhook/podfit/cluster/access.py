@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -30,7 +30,6 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3.exceptions import HTTPError
 
 from podfit import __version__
-from podfit.base.dataclass import dataclass
 from podfit.cluster import configuration, decoding, kubeconfig, signin
 from podfit.cluster.configuration import in_words
 from podfit.cluster.kubeconfig import AccessError

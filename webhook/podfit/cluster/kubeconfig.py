@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import mapping
 
 _FILES = {

@@ -6,9 +6,9 @@ What a user may not read is unknown, with the reason in one line. What the polic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster.access import Client, StatusError
 from podfit.cluster.listing import pages
 from podfit.kube.path import mapping

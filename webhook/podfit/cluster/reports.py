@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from kubernetes.dynamic import Resource
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster.access import Client, StatusError
 from podfit.cluster.listing import group_resource, pages, served
 from podfit.evaluation.scan import Scan
@@ -16,7 +16,7 @@ from podfit.report import policy_report
 from podfit.report.policy_report import APIS, LABEL
 
 
-@dataclass()
+@dataclass
 class Written:
     """The outcome of writing reports: how many were written and removed, and the first error."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kubernetes.dynamic import Resource
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster import surroundings
 from podfit.cluster.access import Client, StatusError, UnreachableError
 from podfit.cluster.listing import Key, get, group_resource, pages, served, with_kind

@@ -6,11 +6,10 @@ They are the kinds that a server watches, so that a command decides by what the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kubernetes.dynamic import Resource
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster.access import Client, StatusError, UnreachableError
 from podfit.cluster.listing import Key, group_resource, pages
 from podfit.kube import snapshot

@@ -11,11 +11,10 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster import decoding
 from podfit.cluster.access import Client, StatusError
 from podfit.cluster.store import Store

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose import calibrate, events, line, log, remedy, status
 from podfit.diagnose.calibrate import Start
 from podfit.diagnose.cause import Cause, Signature

@@ -10,11 +10,10 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose import line
 from podfit.kube.quantity import GI
 from podfit.rules.engine import Engine
@@ -64,7 +63,7 @@ CHARGED = Release(0, 20)
 """From here an estimate of the graphs is charged to the budget, and not what they take."""
 
 
-@dataclass()
+@dataclass
 class Start:
     """One start of vLLM, as its log shows it."""
 

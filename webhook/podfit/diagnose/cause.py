@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from podfit.base.dataclass import dataclass
 from podfit.rules.rule import Plane
 
 Channel = Literal["log", "event", "status", "statistics", "shutdown"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose import calibrate
 from podfit.diagnose.calibrate import Start
 from podfit.kube.patch import Edit, edited

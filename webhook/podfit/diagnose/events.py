@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose.line import LogLine
 from podfit.diagnose.sighting import Sighting, matching_signatures
 

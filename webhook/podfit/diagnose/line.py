@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.base.numbers import from_json, without_long_numbers
 
 Level = Literal["debug", "info", "warning", "error"]

@@ -6,11 +6,10 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import merge
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose import phase, stall
 from podfit.diagnose.line import LogLine, per_shape
 from podfit.diagnose.phase import Phase

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.numbers import without_long_numbers
 from podfit.diagnose import contradiction, remedy_arguments, remedy_cluster
 from podfit.diagnose.calibrate import Start

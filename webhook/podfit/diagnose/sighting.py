@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose.cause import Cause, Channel, Signature
 from podfit.diagnose.causes import CAUSES
 from podfit.diagnose.needles import Index

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose.line import LogLine, per_shape
 from podfit.diagnose.sighting import Sighting, matching_signatures
 from podfit.kube.path import FieldPath, mapping, mappings

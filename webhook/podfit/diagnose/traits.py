@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.diagnose import phase, stall
 from podfit.diagnose.line import LogLine, depends_on_digits
 from podfit.diagnose.needles import Index, is_anchored

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.lint import GradedFinding
 from podfit.evaluation.pairs import Placed, Side, pairs
 from podfit.kube.quantity import left

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from signal import Signals
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.base.quotable import Quotable, words_of
 from podfit.base.secret import gives, is_secret

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 
-from podfit.base.dataclass import dataclass
 from podfit.generate import workload
 from podfit.generate.workload import Object
 from podfit.rules.engine import Engine

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import FieldPath, group_and_kind, mapping
 from podfit.kube.selector import of_object
 from podfit.kube.snapshot import Snapshot

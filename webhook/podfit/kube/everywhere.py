@@ -8,10 +8,10 @@ other folders the object is unknown, and a note reports that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube import snapshot
 from podfit.kube.companions import config_map_names
 from podfit.kube.path import mapping

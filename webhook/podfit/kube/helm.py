@@ -5,10 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 
 CHART_FILES = ("Chart.yaml", "Chart.yml")
@@ -35,7 +34,7 @@ def names_vllm(text: str) -> bool:
     return _OF_VLLM.search(text) is not None
 
 
-@dataclass()
+@dataclass
 class Chart:
     """A chart, and the files with values in its folder."""
 

@@ -7,11 +7,10 @@ module sends no requests: objects that were not seen are None, and callers conti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube import quantity, revisions
 from podfit.kube.path import mapping, mappings
 

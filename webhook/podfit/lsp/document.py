@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation import suggested
 from podfit.evaluation.denial import LEVELS
 from podfit.evaluation.policy import Policy

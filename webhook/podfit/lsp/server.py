@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from podfit import __version__
-from podfit.base.dataclass import dataclass
 from podfit.lsp import features
 from podfit.lsp.document import CheckedText, Reader, Settings, check_text
 from podfit.lsp.features import Places
@@ -23,7 +22,7 @@ MAX_CHARACTERS = 1 << 20
 """A longer text is not checked while it is edited."""
 
 
-@dataclass()
+@dataclass
 class Open:
     """A text that an editor has open."""
 
@@ -34,7 +33,7 @@ class Open:
     """The check that waits for a pause, or runs."""
 
 
-@dataclass()
+@dataclass
 class State:
     """The server's state: the open texts, and the settings of each folder until a file is saved."""
 

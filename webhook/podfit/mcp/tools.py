@@ -10,12 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.denial import many
 from podfit.report.rewrite import diff
 from podfit.rules import all_rules

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.base.printable import clean, one_line, shortened
 from podfit.base.secret import FORMS, Secrets

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit import generate
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
 from podfit.kube.quantity import human

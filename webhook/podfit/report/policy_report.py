@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.printable import one_line
 from podfit.evaluation.denial import PLANES
 from podfit.evaluation.scan import Ref, Scan, ScannedContainer, ScannedFinding

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any, Literal
 
-from podfit.base.dataclass import dataclass
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS
 from podfit.evaluation import subject

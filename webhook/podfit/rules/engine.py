@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.kube import quantity
 from podfit.kube.path import FieldPath, is_object, value_at

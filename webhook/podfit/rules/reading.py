@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.workload import CachedObject, Container, Workload
 from podfit.rules.devices import is_gpu, is_on_processors, vendor_of
 from podfit.rules.engine import Engine, Sibling

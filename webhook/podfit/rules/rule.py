@@ -4,12 +4,11 @@ documentation."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.vllm.change import Suggestion

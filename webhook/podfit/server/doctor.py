@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from podfit.base.data import age
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import mapping
 from podfit.kube.selector import of_object
 from podfit.kube.workload import as_list

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.policy import Layer, Policy, PolicyError, document, is_schema, of_layers
 
 POLICY_SUFFIXES = (".yaml", ".yml", ".json")

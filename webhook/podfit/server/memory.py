@@ -7,10 +7,8 @@ import re
 import resource
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-
-from podfit.base.dataclass import dataclass
 
 CGROUP_LIMITS = {"": Path("/sys/fs/cgroup/memory.max"), "memory": Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")}
 """Controller in OWN_CGROUPS → the container's limit in bytes: of cgroup v2, which has "max" without one, and of cgroup

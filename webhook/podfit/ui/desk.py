@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import takewhile
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.rehearsal import RehearsedDecision
 from podfit.report import files
@@ -52,7 +51,7 @@ class ShippedPolicy:
     text: str
 
 
-@dataclass()
+@dataclass
 class Decisions:
     """The decisions of policies on the objects of the opened files, each evaluated once per policy and object."""
 

@@ -28,12 +28,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from podfit.base import data
-from podfit.base.dataclass import dataclass
 from podfit.kube import snapshot
 from podfit.kube.companions import Companions
 from podfit.kube.snapshot import Snapshot

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.secret import FORMS
 from podfit.kube import snapshot
 from podfit.kube.path import mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, is_object, mapping
 from podfit.kube.workload import JSON, Container, Workload, as_list

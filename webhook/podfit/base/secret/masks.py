@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.base.printable import one_line, shortened
 from podfit.base.quotable import Quotable, canonical

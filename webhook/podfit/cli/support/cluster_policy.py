@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from podfit.base.dataclass import dataclass
 from podfit.cli.support import edge, user_cluster
 from podfit.cluster import policies as cluster_policies
 from podfit.cluster.access import Client

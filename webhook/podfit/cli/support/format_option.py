@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.base.dataclass import dataclass
 from podfit.base.near import nearest
 from podfit.cli.support import edge, terminal
 

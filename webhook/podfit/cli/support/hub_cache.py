@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from podfit.base.dataclass import dataclass
 from podfit.cli.support import checkpoints, edge
 from podfit.vllm.facts import Facts, GivenModel
 from podfit.vllm.model import COMMIT, by_id

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from podfit.base.dataclass import dataclass
 from podfit.base.secret import Secrets
 from podfit.evaluation.lint.fixes import rewrites_secret
 from podfit.evaluation.lint.update import Key, Update

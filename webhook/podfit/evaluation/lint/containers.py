@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.secret import UNMASKED, Secrets
 from podfit.evaluation.lint.results import RuleError
 from podfit.evaluation.policy import Policy

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation.lint import steps

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.base.printable import LONGEST, clean, one_line, shortened
 from podfit.base.secret import FORMS, Secrets

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.lint.results import GradedFinding
 from podfit.evaluation.policy.layer import STRENGTH, harder_mode
 from podfit.rules import all_rules

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from podfit.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from podfit.base.lazy import cached_property
 from podfit.kube import revisions
 from podfit.kube.path import mapping

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property, reduce
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.policy.layer import Layer, PolicyError, PolicyException, Setting, Terms
 from podfit.evaluation.policy.match import Match, Subject
 from podfit.kube.path import FieldPath
@@ -36,7 +35,7 @@ _REMEMBERED = 1024
 """Combinations of policies whose terms are kept. A cluster has a handful."""
 
 
-@dataclass()
+@dataclass
 class _Memo:
     """Cached values of one list of policies, which do not depend on the time."""
 

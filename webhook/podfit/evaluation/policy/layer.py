@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation.policy.match import Match
 from podfit.kube.path import FieldPath
 from podfit.rules.rule import Fix, Mode, Place, Rule

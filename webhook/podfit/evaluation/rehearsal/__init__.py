@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation import review
 from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Policy, Subject

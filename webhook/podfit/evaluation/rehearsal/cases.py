@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation import review
 from podfit.evaluation.policy import Policy, PolicyError
 from podfit.evaluation.policy.document import validate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from podfit.base.dataclass import dataclass
 from podfit.evaluation import subject
 from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.base.printable import shortened
 from podfit.base.secret import FORMS

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import FieldPath
 
 Path = tuple[str | int, ...]

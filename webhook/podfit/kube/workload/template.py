@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.kube.path import FieldPath, is_object, mapping
 

@@ -7,9 +7,9 @@ vLLM; every release from 0.8.5 on was read. Arguments that are not given have vL
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.rules import _checkpoint
 from podfit.rules._flags import certainty, uncertain

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import human
 from podfit.rules import _parallel
 from podfit.rules.engine import Engine

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import is_object
 from podfit.rules import _checkpoint
 from podfit.rules._flags import runs_vllms_code

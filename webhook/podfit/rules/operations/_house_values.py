@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Generic, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import FieldPath
 from podfit.rules import _flags, memory_sizes
 from podfit.rules.engine import NVIDIAS, Engine

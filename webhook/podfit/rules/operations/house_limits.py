@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, replace
+from dataclasses import MISSING, dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import human, quantity
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from podfit.base import duration
-from podfit.base.dataclass import dataclass
 from podfit.kube.patch import Edit
 from podfit.rules import probe_timing
 from podfit.rules.engine import Engine

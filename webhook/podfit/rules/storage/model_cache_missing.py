@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from podfit.base import duration
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import GI, human, quantity, round_up_gi
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter

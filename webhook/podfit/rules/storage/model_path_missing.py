@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.rules.storage import brought_files

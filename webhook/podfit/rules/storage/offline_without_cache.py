@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import mappings
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter

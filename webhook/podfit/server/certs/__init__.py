@@ -22,7 +22,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -37,8 +37,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from podfit.base.dataclass import dataclass
 
 FILE_CA_LIFETIME, FILE_LEAF_LIFETIME = timedelta(days=3650), timedelta(days=365)
 """Lifetimes of the certificates that `podfit certs` writes to files, which nothing renews (`renewal` has the lifetimes

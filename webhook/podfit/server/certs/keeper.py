@@ -12,13 +12,12 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.cluster.access import Access, Client, StatusError
 from podfit.server import certs, registration
 from podfit.server.certs import renewal
@@ -72,7 +71,7 @@ class Observation:
         return {key: labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance") if key in labels}
 
 
-@dataclass()
+@dataclass
 class KeeperStatus:
     """The result of the last look, as reported by /readyz and metrics."""
 

@@ -33,12 +33,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.server import certs
 from podfit.server.certs import Pair
 

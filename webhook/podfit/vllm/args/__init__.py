@@ -8,11 +8,10 @@ known exactly, it combines the readings of several.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.near import nearest
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser, Releases, Table

@@ -11,10 +11,9 @@ compares the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Flag, Option, Parser, is_plain_spelling, name_of
@@ -37,7 +36,7 @@ class Problem:
     """How many words it is about: a flag and its values."""
 
 
-@dataclass()
+@dataclass
 class ParseResult:
     """The command line as one release reads it."""
 

@@ -10,10 +10,9 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath
 from podfit.vllm.args.flags import Parser
@@ -51,7 +50,7 @@ class Token:
         return self.why if text.startswith(("$", "`", "{{")) else None
 
 
-@dataclass()
+@dataclass
 class ArgparseWords:
     """The words that argparse gets, and the errors before that."""
 

@@ -6,9 +6,9 @@ import contextlib
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.vllm.command.word import Change, Slip, Value, known, literal, mystery, text_of, texts_of
 

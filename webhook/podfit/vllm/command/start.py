@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, CachedObject, Container, Workload
@@ -72,7 +71,7 @@ class _LastServer(Exception):  # noqa: N818 - a way out of the walk through a sc
     """Ends the walk: the last server that matters was found."""
 
 
-@dataclass()
+@dataclass
 class _ScriptFacts:
     """The other facts about a script, besides its servers."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.command.word import Value, known, mystery
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ Array = list[Value]
 Text = TypeVar("Text")
 
 
-@dataclass()
+@dataclass
 class ShellState:
     """A shell's variables, parameters and known files."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.path import FieldPath
 
 Change = Literal["vllm", "code", "packages"]

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube.path import mapping, mappings
 from podfit.kube.snapshot import Snapshot

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
 from podfit.base import data
-from podfit.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.memory import parallel, quantisation

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.memory import kv_packed, kv_specs
 from podfit.vllm.memory import kv_releases as since
 from podfit.vllm.memory.kv_packed import Layers

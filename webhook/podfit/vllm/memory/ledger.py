@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import erf, log, sqrt
 from typing import Literal, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import human
 from podfit.vllm.memory import kv_cache
 from podfit.vllm.memory.estimate import DEVIATIONS, NOTHING, Estimate

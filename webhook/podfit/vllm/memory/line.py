@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.settings import Settings
 from podfit.vllm.memory.weights import Checkpoint

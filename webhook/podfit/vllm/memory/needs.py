@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.snapshot import Node
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu, by_name

@@ -6,11 +6,10 @@ Each GPU is where the plan of its name would put it: `plan.verdicts` is `plan.ju
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import cached_property
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.vllm.model import Model
 from podfit.vllm.release import Release

@@ -4,9 +4,9 @@ model mostly differ only in these two, so results are cached by all other settin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.memory import kv_cache, lines, loading, weights
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.kv_cache import Layout

@@ -4,9 +4,9 @@ the tries. A ratio excludes tries that fail because of the weights alone."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu
 from podfit.vllm.memory import arguments, loaded, plan
@@ -20,7 +20,7 @@ class SpentError(Exception):
     """The search has made as many plans as it may."""
 
 
-@dataclass()
+@dataclass
 class Search:
     """One engine, and the plans of its changes."""
 

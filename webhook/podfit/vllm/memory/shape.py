@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.vllm.memory import layer_tensors
 from podfit.vllm.memory.layer_tensors import Layer, LayerTensors, number, numbers
 from podfit.vllm.memory.remembered import remembered

@@ -11,11 +11,10 @@ benchmark compares the time of that many plans with 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
 from podfit.vllm.gpu import Accelerator, Gpu, by_name

@@ -8,11 +8,10 @@ is off by 0.1 % in the median, by 2 % for one in twenty.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from podfit.base.dataclass import dataclass
 from podfit.kube.quantity import GI, human
 from podfit.vllm.memory import rocm, shape, tower
 from podfit.vllm.memory.arguments import Lora

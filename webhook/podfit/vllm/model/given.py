@@ -16,11 +16,10 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podfit.base import numbers
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.kube import snapshot
 from podfit.vllm import measured

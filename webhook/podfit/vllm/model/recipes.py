@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from podfit.base import data
-from podfit.base.dataclass import dataclass
 from podfit.base.lazy import regex
 from podfit.vllm.release import Release, parse
 

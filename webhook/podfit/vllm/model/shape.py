@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from podfit.base.dataclass import dataclass
 
 MAX_LAYERS = 2048
 """Layers that are described one by one; the deepest published model has 128. Later ones only count as the least that a
