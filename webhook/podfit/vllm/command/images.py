@@ -33,8 +33,7 @@ KNOWN_IMAGES = (
         r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
         r"metrics|mcp|webhook|katan|optimizer|tuner|advisor|recommender|manager|portal|console|playground|collector|analyzer|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
         "other",
-        "names of other components in llm-d, vLLM production-stack, AIBrix and vLLM semantic-router; vllme is "
-        "the emulator of llm-d's workload-variant-autoscaler",
+        "names of components in llm-d (vllme: an emulator), vLLM production-stack, AIBrix and vLLM semantic-router",
     ),
     Image(
         r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"

@@ -219,7 +219,6 @@ class Shell:
         return "likely" if status == "likely" else "maybe"
 
     def _subshell(self, node: Node) -> Status:
-        """Follow `( … )`: its variables are lost."""
         self.apart(lambda: self.block(node.children))
         return "likely"
 
@@ -547,7 +546,6 @@ class Shell:
         return self.failed
 
     def _cd(self, argv: list[Value]) -> Status:
-        """Note that the folder may be another one from now on."""
         to = argv[-1] if argv else None
         self.elsewhere = self.elsewhere or python.went_elsewhere(known(to) if to is not None else None)
         return "likely"
@@ -558,7 +556,6 @@ class Shell:
         return "maybe"
 
     def _alias(self, argv: list[Value]) -> Status:
-        """Note that an alias may replace a later command."""
         if argv:
             self.doubt = self.doubt or f"the alias {text_of(argv[-1])[:80]} may replace a command"
         return "likely"

@@ -175,10 +175,9 @@ class _Resolver(Reading):
             words = tuple(self.args)
             if _repeats_serve(words, old=old):
                 command = self.serve(Serve("serve", images.SERVE, words[1:]), self.env)
-                return None if command is None else replace(command, repeated=True)
-            if old:
-                return self.serve(Serve("module", images.MODULE, words), self.env)
-            return self.serve(Serve("serve", images.SERVE, words), self.env)
+                return command and replace(command, repeated=True)
+            program = Serve("module", images.MODULE, words) if old else Serve("serve", images.SERVE, words)
+            return self.serve(program, self.env)
         if runs is None and images.named_vllm(self.image):
             return self._guess(self.args, f"the image's name, {self.image}, contains vLLM", complete=bool(self.args))
         if telling.looks_like_vllm(self.image, self.args) and (telling.names_model(self.args) or self.args):
@@ -293,8 +292,7 @@ class _Resolver(Reading):
         inline: bool = True,
         errexit: bool = False,
     ) -> Command | None:
-        """The command of the first server that the script starts, else its own words or a wrapper that looks like vLLM;
-        None if it starts none. `zero`: $0; `inline`: the text is in the command, not in a file."""
+        """The command of the first server that the script starts, else of what looks like vLLM; None without either."""
         observation = _ScriptFacts(texts=[text])
         self.scripted = True
 
@@ -509,21 +507,18 @@ class _Resolver(Reading):
         return [(container.path, self._serves(workload, container)) for workload, container in first[: _SIBLINGS + 1]]
 
     def _serves(self, workload: Workload, container: Container) -> bool:
-        """True if a container runs vLLM, other than as a worker."""
         command = _Sibling(workload, container, self.config_maps, self.budget).resolve()
         return command is not None and command.entry != "worker"
 
 
 class _Sibling(_Resolver):
     def _has_leader(self) -> bool:
-        """False: a sibling is read only to tell if it is the leader itself."""
         return False
 
 
 def _repeats_serve(words: Sequence[Value], *, old: bool) -> bool:
-    """True if the args of vLLM's own image begin with `serve`, which vLLM takes for the model.
-
-    `old`: the entrypoint may be the module, which from 0.10 on ignores a positional word before `--model`."""
+    """True if the args of vLLM's own image begin with `serve`, which vLLM takes for the model. `old`: the entrypoint
+    may be the module, which from 0.10 on ignores a positional word before `--model`."""
     if len(words) < 2 or known(words[0]) != "serve":
         return False
     model = known(words[1])
