@@ -299,8 +299,8 @@ class Client:
         return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")
 
     def _refusal(self, error: DynamicApiError) -> StatusError:
-        """The API server's error with its message, or the text of a proxy; and if it names them, the seconds until the
-        next try and the token with which a list goes on."""
+        """The API server's error with its message, or the text of a proxy. If it names them, it has the seconds until
+        the next try and the token with which a list goes on."""
         text, headers, resume = error.body or "", error.headers or {}, None
         try:
             value = json.loads(text)

@@ -209,8 +209,8 @@ profile_cudagraph_memory returns 0 (vLLM 0.26 … 0.28 v1/worker/gpu/model_runne
 
 
 def _unloaded(log_values: Known, match: re.Match[str], free: re.Match[str]) -> str:
-    """The reason why the GPU is too small for loading: the planned weights; that they exceed it, if the log is whole
-    (it names the model); else only the failed allocation. `match`, `free`: its size, and what was free."""
+    """The reason why the GPU is too small for loading: the planned weights exceed it, if the log is whole (it names
+    the model). Else it is only the failed allocation. `match`, `free`: its size, and what was free."""
     total = log_values.total or 0
     plan = log_values.engine.plan.gpu if log_values.engine else None
     if plan and plan.weights.likely and plan.weights.likely > total:

@@ -23,8 +23,8 @@ def unanswered(engines: Iterable[Engine]) -> Counter[str]:
 
 
 def reason_unanswered(engine: Engine) -> str | None:
-    """The reason why nothing is known of the container's GPU memory, in a few words; None if the plan has a verdict, or
-    one for each GPU that it may get."""
+    """The reason why nothing is known of the container's GPU memory, in a few words. None if the plan knows whether it
+    fits, or knows it for each GPU that the container may get."""
     if engine.plan.verdict != "unsure" or (engine.gpus is not None and not engine.gpus.is_unsure):
         return None
     if engine.on_processors:

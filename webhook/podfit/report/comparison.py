@@ -128,7 +128,7 @@ def _bump(change: ContainerComparison) -> str:
 
 
 def _text(change: ContainerComparison) -> str:
-    """The comparison of one container as text: release, verdict and whatever else differs, a section each."""
+    """The comparison of one container as text, with a section for the release and for all else that differs."""
     out = [f"{_name(change)}{_state(change)}"]
     if change.before and change.after:
         out.append(f"  {'your command':<14}{_for_you(change)}")

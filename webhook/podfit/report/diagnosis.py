@@ -308,8 +308,8 @@ _PREFIX = regex(r"^(?:\([\w ]+=?[\w= ]*\) )?(?:ERROR|CRITICAL|WARNING|INFO) \d\d
 
 
 def _first(lines: Sequence[str], remedy: str, room: int, width: int) -> list[str]:
-    """The first line's message in `room` lines of a terminal. A longer one is cut: its first half stays, and the text
-    before the last number in it that the remedy quotes, so that the reader sees where that is from."""
+    """The first line's message in `room` lines of a terminal. A longer one is cut. Its first half stays, and the text
+    before the last number that the remedy quotes, so that readers see where that is from."""
     sentence = _PREFIX.sub("", one_line(lines[0])) if lines else ""
     texts, length = _labelled("evidence", sentence, width), room * (width - 12)
     end = max((sentence.rfind(number) + len(number) for number in re.findall(r"\d{2,}", remedy)), default=0)

@@ -86,7 +86,7 @@ def _model(engine: Engine, secrets: Secrets) -> dict[str, Any] | None:
 
 
 def partition(engine: Engine, *, one_release: bool = True) -> dict[str, Any] | None:
-    """The GPUs that the container may get: names by the verdict of their plans, the smallest that fits, and the needs
+    """The GPUs that the container may get: names by the result of their plans, the smallest that fits, and the needs
     of each GPU in bytes (null if unknown). None if no GPU is planned.
 
     `one_release`: if the release is unknown, plan the newest one instead of every possible one."""

@@ -45,8 +45,8 @@ class OutOfTime(BaseException):
 
 @lru_cache(64)
 def patience(query: str) -> float:
-    """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given: a
-    share of that timeout, which is DEFAULT_TIMEOUT if it is absent or not valid, and at most LONGEST."""
+    """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given.
+    It is a share of that timeout, which is DEFAULT_TIMEOUT if it is absent or not valid, and at most LONGEST."""
     text = next((part.removeprefix("timeout=") for part in query.split("&") if part.startswith("timeout=")), "")
     parts = _PART.findall(text)
     read = sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -87,7 +87,7 @@ class DecisionCache:
 
 
 def _may_soften(decision: Decision) -> bool:
-    """Return whether the decision may change with equal versions: a denied update may be allowed as a rollback as soon
+    """Return whether the decision may change with equal versions. A denied update may be allowed as a rollback as soon
     as its revision is seen, and revisions are not part of the facts' version (`snapshot.WatchedKind.aside`)."""
     return decision.outcome == "denied" and decision.request.operation == "UPDATE"
 
@@ -144,7 +144,8 @@ def _without_made_up(obj: JSON | None) -> JSON | None:
 
 
 def _bytes(request: Request) -> bytes:
-    """The request as bytes, the random letters of the token's volume replaced; with several such names as it is.
+    """The request as bytes, the random letters of the token's volume replaced. With several such names it is as given.
+
     marshal's format 2 writes equal values alike; newer ones also write which value is referenced twice."""
     what = marshal.dumps([*request], 2)
     tokens = set(_TOKEN.findall(what))

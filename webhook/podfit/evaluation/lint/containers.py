@@ -158,8 +158,8 @@ def _needs_device(container: Container) -> bool:
 
 
 def _texts_of_command(engine: Engine) -> list[Any]:
-    """Return the parts of a container's command that can contain secrets: words and variables after expansion by a
-    shell and by Kubernetes, and arguments by name, also by the name that a misspelled one probably means."""
+    """Return the parts of a container's command that can contain secrets. These are words and variables after expansion
+    by a shell and by Kubernetes, and arguments by name, also by the name that a misspelled one probably means."""
     args = engine.args
     misspelled = {
         flag.suggestion: args.written.get(flag.flag.lstrip("-").replace("-", "_"))

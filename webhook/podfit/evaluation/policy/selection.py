@@ -67,7 +67,7 @@ def has_labels_alone(matches: Sequence[Match]) -> bool:
 
 def _limits_namespaces(match: Match) -> bool:
     """True if a match names the namespaces in which it selects objects, by their names or by a label. A pattern such as
-    `*` and the existence of the label that every namespace has are no limit."""
+    `*` and the existence of the label that every namespace has do not limit it."""
     if match.namespaces is not None and not any(map(_is_any_name, match.namespaces)):
         return True
     conditions = match.namespace_selector.requirements if match.namespace_selector is not None else ()

@@ -191,7 +191,7 @@ _Place = tuple[FieldPath, tuple[str | int, ...]]
 
 
 def _matching_places(obj: Any, pattern: str) -> Sequence[_Place]:
-    """(path, keys) of each place that fits `pattern`; the keys are those for which its `*` stand."""
+    """(path, keys) of each place that fits `pattern`; the keys are those in place of its `*`."""
     if "*" not in pattern:
         return _single_place(pattern)
     rows: Sequence[_Place] = [(_ROOT, ())]

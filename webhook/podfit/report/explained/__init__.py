@@ -131,8 +131,8 @@ def explain(report: Report, result: Result) -> Explained:
 
 
 def _gpu(ledger: GpuLedger) -> Iterator[Bar]:
-    """Bars in bytes, from the left: the lines in the budget, the KV cache (or how much is missing for it), one request,
-    the lines outside of the budget, the rest of the GPU."""
+    """Bars in bytes, from the left. They are the lines in the budget, the KV cache or what is missing for it, one
+    request, the lines outside of the budget, and the rest of the GPU."""
     total, budget = ledger.total.likely, ledger.budget.likely
     yield Bar("total", "whole", 0, total, ledger.total, ledger.total.note)
     at = 0

@@ -67,7 +67,7 @@ _GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
 
 def of_another_gpu(engine: Engine) -> Iterator[Finding]:
-    """A finding on a chosen backend that can't run on any of the GPUs that the Pod may get; none unless each is a GPU
+    """A finding on a chosen backend that can't run on any of the GPUs that the Pod may get. None unless each is a GPU
     of NVIDIA's whose compute capability is known."""
     chosen = _chosen_backend(engine)
     gpus = engine.gpu.value.gpus if engine.gpu else ()

@@ -145,7 +145,7 @@ def _gfx_version(engine: Engine) -> Iterator[Finding]:
 
 def _v1(engine: Engine) -> Iterator[Finding]:
     """A finding on VLLM_USE_V1 that is not a number, 0 in the first release without V0, or 1 on a GPU that V1 does not
-    run on; none in releases that do not read it."""
+    run on. None in releases that do not read it."""
     given, release = engine.command.env.get("VLLM_USE_V1"), engine.release
     if given is None or release is None or not V1_SWITCH[0] <= release <= V1_SWITCH[1]:
         return

@@ -405,7 +405,7 @@ def _on_cuda(engine: Engine) -> bool:
 
 
 def _not_registered(engine: Engine, dest: str, name: str) -> Iterator[Finding]:
-    """A finding on a name that is not in the registry of the release; none for a name that another image or a custom
+    """A finding on a name that is not in the registry of the release. None for a name that another image or a custom
     class may bring, or that vLLM replaces before it looks (`_looked_up`)."""
     spelt = settings.NAMED[dest](name)
     refusal = settings.unknown_name(dest, spelt, engine.release)

@@ -92,8 +92,8 @@ class NoAttentionBackend(Rule):
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Certain in vLLM's own image, of a model whose config.json is known.
 
-        None if one of the GPUs has a backend, if a GPU is not NVIDIA's or its compute capability is unknown, before
-        `CHECKED_SINCE`, for a wrapper around vLLM (`own_flags`), and if a setting chooses the backend."""
+        None if one of the GPUs has a backend, if a GPU is not NVIDIA's or its compute capability is unknown. None, too,
+        before `CHECKED_SINCE`, for a wrapper around vLLM (`own_flags`), and if a setting chooses the backend."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
         if engine.release < CHECKED_SINCE or engine.command.own_flags or _asks_for_others(engine):

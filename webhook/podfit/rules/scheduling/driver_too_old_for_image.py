@@ -72,7 +72,7 @@ def _of_nodes(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
 
 
 def _of_demand(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
-    """What `_of_nodes` returns, of the nodes that nodeSelector and affinity ask for. None if a known node may run the
+    """The result of `_of_nodes`, for the nodes that nodeSelector and affinity ask for. None if a known node may run the
     Pod, or they do not limit the driver."""
     if engine.requested is None or (engine.placement is not None and engine.placement.candidates):
         return None

@@ -115,7 +115,7 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
-    """The settings that the activations depend on. A chunk that is no number of at most 18 digits counts as not set."""
+    """The settings that the activations depend on. A chunk is used only if it is a number of at most 18 digits."""
     chunk = (model.num_experts and settings.kernels.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
     types, batch, gpu, multimodal = settings.types, settings.batch, settings.gpu, settings.multimodal
     return Run(
@@ -218,7 +218,7 @@ def _has_other_kernel(model: Model, run: Run) -> bool:
 
 def forward(model: Model, run: Run) -> float:
     """Bytes at the peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and
-    residual; with routed experts also their inputs and results."""
+    residual. With routed experts, their inputs and results are added."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
     tokens, routed = run.max_num_batched_tokens, 0
     if model.num_experts:
@@ -269,9 +269,9 @@ def mixed_streams(model: Model, run: Run) -> float:
 
 
 def latent_workspace(model: Model, run: Run) -> float:
-    """Bytes of keys and values that latent attention makes from the latents of a long prefill: of 65,536 tokens, for
-    the heads of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`). 0
-    for other attention, and in V0."""
+    """Bytes of keys and values that latent attention makes from the latents of a long prefill. It has 65,536 tokens,
+    for the heads of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`).
+    0 for other attention, and in V0."""
     if not model.kv_lora_rank or not run.v1:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)

@@ -158,12 +158,12 @@ class PlannedEngine:
 
 @lru_cache(256)
 def _verdicts(engine: PlannedEngine, gpus: tuple[Gpu, ...]) -> tuple[Verdict, ...]:
-    """The verdict on each of the GPUs, cached."""
+    """The results of the plans on each of the GPUs, cached."""
     return engine.verdicts(gpus)
 
 
 def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
-    """The candidate with its verdict: `unsure` instead of `fits` if other processes may use the same GPU."""
+    """The candidate with the result of its plan: `unsure` instead of `fits` if other processes may use the same GPU."""
     return PlannedGpu(candidate, "unsure" if candidate.shared and verdict == "fits" else verdict)
 
 

@@ -287,7 +287,7 @@ def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None
             names += [item for item in value if isinstance(item, str)]
     if not is_stated:
         return None
-    names = [name for name in names if not name.endswith("norm")]  # post_attention_layernorm is no attention layer
+    names = [name for name in names if not name.endswith("norm")]  # not post_attention_layernorm
     layers = model.num_hidden_layers or 1
     entries: dict[str, set[str]] = {}
     for name in names:

@@ -358,8 +358,7 @@ def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
 
 
 def _larger(search: Search, products: Sequence[str]) -> Iterator[_LargerGpus]:
-    """Those of the products with over 5 % more memory than the smallest present GPU; none if a present GPU is not
-    NVIDIA's."""
+    """The GPUs with over 5 % more memory than the smallest present GPU. None if one is not of NVIDIA."""
     now = search.accelerator.gpus
     if any(gpu.vendor != "nvidia" for gpu in now):
         return

@@ -209,7 +209,7 @@ def _even_layers(each: int, layers: int) -> Shape:
 
 def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
     """True if `rest`, the elements beyond the formulas, is the size of a table of embeddings (within 6 %), next to the
-    towers' elements and with or without those of the draft layers."""
+    towers' elements. Those of the draft layers may be among them."""
     tower_parameters = tower.parameters(model)
     return any(
         abs(rest - others - table) <= 0.06 * abs(table)
@@ -551,8 +551,8 @@ def _cut_evenly(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -
 
 @lru_cache(256)
 def of_stage(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> float:
-    """Bytes on one rank of a pipeline stage: its layers and rotary table, on the first stage embedding and vision
-    tower, on the last one the head, the embedding if the head is tied to it, and draft layers."""
+    """Bytes on one rank of a pipeline stage: its layers and rotary table. The first stage adds the embedding and the
+    vision tower, the last one the head, the embedding if the head is tied to it, and draft layers."""
     cut = how.cut
     first, last = cut.stage(stage, checkpoint.layers)
     total = _of_layers(checkpoint, model, cut, first, last) + (last - first) * checkpoint.absorbed / cut.tp
