@@ -145,10 +145,10 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
 
 def state_block(model: Model, settings: Settings) -> int | None:
     """Tokens of a block of states; None if there is none, or if it is unknown."""
-    whole = layout(model, settings)
-    if whole is None or not whole.known or not whole.sure_blocks:
+    of_all_layers = layout(model, settings)
+    if of_all_layers is None or not of_all_layers.known or not of_all_layers.sure_blocks:
         return None
-    return next((group.spec.block_size for group in whole.groups if group.spec.is_state), 0) or None
+    return next((group.spec.block_size for group in of_all_layers.groups if group.spec.is_state), 0) or None
 
 
 @remembered(256)
