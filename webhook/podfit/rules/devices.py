@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from podfit.base.lazy import regex
 from podfit.vllm import gpu, release
 from podfit.vllm.args import EngineArgs
+from podfit.vllm.gpu import Gpu
 from podfit.vllm.memory import cpu
 
 Requested = tuple[str, int | None] | None
@@ -39,6 +40,6 @@ def is_gpu(resource: str) -> bool:
     return resource.startswith(_GPUS) or "gpu" in resource
 
 
-def with_capability(gpus: Iterable[gpu.Gpu]) -> str:
+def with_capability(gpus: Iterable[Gpu]) -> str:
     """The GPUs with their compute capabilities, for people: "Tesla T4 (7.5) or NVIDIA L4 (8.9)"."""
     return " or ".join(f"{product.name} ({'.'.join(map(str, product.compute_capability or ()))})" for product in gpus)
