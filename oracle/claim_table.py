@@ -479,6 +479,6 @@ NOT_RUN: Mapping[str, str] = {
     "_adapters": "the server loads the adapters after the configuration stage",
     "_port_of_server": "advice: the release may take the next port",
     "_gfx_version": "advice: the kernels of ROCm decide",
-    "_backend_of_another_gpu": "vLLM chooses the backend when it builds the model's layers",
+    "of_another_gpu": "vLLM chooses the backend when it builds the model's layers",
 }
 """Functions of the four rules whose findings are not claims about the parser and the configuration stage, and why."""

@@ -18,6 +18,7 @@ from podfit.evaluation.lint import GradedFinding
 from podfit.rules.command_line import (
     _combinations,
     _configuration,
+    _named_backend,
     _speculative,
     _values,
     conflicting_flags,
@@ -101,7 +102,8 @@ def test_each_check_of_the_configuration_has_a_claim(monkeypatch: pytest.MonkeyP
 
 
 MODULES = (
-    conflicting_flags, invalid_flag_value, unknown_config_key, invalid_environment, _combinations, _configuration,
+    conflicting_flags, invalid_flag_value, unknown_config_key, invalid_environment, _named_backend, _combinations,
+    _configuration,
 )  # fmt: skip
 
 
