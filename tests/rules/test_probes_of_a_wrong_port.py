@@ -91,3 +91,14 @@ def test_a_headless_node_does_not_answer_for_its_sidecar() -> None:
     assert "probe-wrong-port" in found(obj)
     obj["spec"]["containers"].append({"name": "nginx", "image": "nginx:1", "ports": [{"containerPort": 8000}]})
     assert "probe-wrong-port" not in found(obj)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reported"), [({"restartPolicy": "Always"}, False), ({}, True)], ids=["sidecar", "init"]
+)
+def test_an_init_container_answers_only_as_a_sidecar(policy: dict[str, str], *, reported: bool) -> None:
+    obj = pod(args=["--model=Qwen/Qwen3-32B"])
+    obj["spec"]["initContainers"] = [
+        {"name": "nginx", "image": "nginx:1", "ports": [{"containerPort": 8080}], **policy}
+    ]
+    assert ("probe-wrong-port" in found(obj)) == reported

@@ -182,6 +182,14 @@ def test_a_rule_with_a_fix_has_an_example_that_shows_it(rule_id: str) -> None:
 
 
 @pytest.mark.parametrize("rule_id", list(all_rules()))
+def test_a_rule_whose_example_has_a_fix_says_so(rule_id: str) -> None:
+    reports = [report for path in examples(rule_id, "bad") for _, report in _reports(path)]
+    fixed = any(judged.rule == rule_id and judged.finding.fix for report in reports for judged in report.findings)
+
+    assert rule_page.has_fix(all_rules()[rule_id]) or not fixed
+
+
+@pytest.mark.parametrize("rule_id", list(all_rules()))
 def test_a_rule_documents_itself(rule_id: str) -> None:
     rule = all_rules()[rule_id]
 

@@ -89,9 +89,8 @@ def _main(argv: Sequence[str]) -> int:
     import os
     from importlib import import_module
 
-    if argv[:1] == [
-        "check"
-    ]:  # short, with few cycles: an eighth less of its time, no more memory. Imports are most of it
+    if argv[:1] == ["check"]:
+        # A run is short, mostly imports, and makes few cycles: an eighth less of its time, no more memory.
         gc.set_threshold(100_000, 20, 20)
     from podfit.cli.support import extras, terminal
     from podfit.cli.support.edge import UnusableError, tell

@@ -80,8 +80,8 @@ def tree(rule: type[Rule]) -> dict[str, Any]:
 
 
 def has_fix(rule: type[Rule]) -> bool:
-    """The rule's findings can carry a fix (its source builds one)."""
-    return "fix=" in inspect.getsource(rule)
+    """True if the rule's findings can carry a fix: its module, in the class or in a function, builds one."""
+    return "fix=" in inspect.getsource(inspect.getmodule(rule) or rule)
 
 
 def policy_snippet(rule: type[Rule]) -> str:

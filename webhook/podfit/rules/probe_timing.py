@@ -245,15 +245,16 @@ _OF_A_PORT = regex(r"--(port|uds|grpc|headless|ssl[_-]\w+)\b")
 
 
 def another_declares(engine: Engine, port: int) -> bool:
-    """True if another container of the Pod declares the port: it may be the one that answers. Init containers count,
-    because one that restarts is a sidecar."""
+    """True if another container of the Pod declares the port: it may be the one that answers."""
     return any(path != engine.container.path for path in engine.workload.once(_declaring).get(port, ()))
 
 
 def _declaring(workload: Workload) -> dict[int, list[FieldPath]]:
-    """Port → the first two containers that declare it."""
+    """Port → the first two containers that declare it. An init container that is not a sidecar has ended by then."""
     entries: dict[int, list[FieldPath]] = {}
     for container in workload.containers:
+        if container.init and container.spec.get("restartPolicy") != "Always":
+            continue
         for port in _declared_ports(container.spec):
             if len(paths := entries.setdefault(port, [])) < 2:
                 paths.append(container.path)

@@ -13,6 +13,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
 from podfit.vllm import change
 from podfit.vllm.args import settings
+from podfit.vllm.model.architectures import generates_text
 from podfit.vllm.release import Release
 
 CHOICES = Release(0, 11)
@@ -63,7 +64,6 @@ SINKS_ON_10 = Release(0, 17)
 FlashAttention 4, its default on 10.x. Every other GPU gets FlashAttention 2, which has no sinks (vLLM 0.11.1 … 0.16 and
 0.17 … 0.33 fa_utils.py get_flash_attn_version, flash_attn_supports_sinks)."""
 FP8_VALUES = ("fp8", "fp8_e4m3", "fp8_e5m2")
-_GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 
 
 def of_another_gpu(engine: Engine) -> Iterator[Finding]:
@@ -79,11 +79,7 @@ def of_another_gpu(engine: Engine) -> Iterator[Finding]:
     if lack is None:
         return
     model = engine.model.value if engine.model else None
-    attends = (
-        model is not None
-        and model.num_attention_heads
-        and any(architecture.endswith(_GENERATES) for architecture in model.architectures)
-    )
+    attends = model is not None and model.num_attention_heads and generates_text(model)
     yield Finding(
         path=chosen.path,
         message=f"{chosen.setting} {lack}, and this is {with_capability(gpus)}",

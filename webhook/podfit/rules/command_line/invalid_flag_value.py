@@ -323,9 +323,7 @@ def _json(engine: Engine) -> Iterator[Finding]:
             )
     transfer = engine.args.given.get("kv_transfer_config")
     sure = engine.args.is_sure("kv_transfer_config")
-    if (
-        sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path")
-    ):  # not a class of its own
+    if sure and isinstance(transfer, Mapping) and not transfer.get("kv_connector_module_path"):
         yield from _connector(engine, transfer.get("kv_connector"))
 
 

@@ -10,6 +10,7 @@ from podfit.rules.rule import Finding, Rule
 from podfit.vllm import change
 from podfit.vllm.change import Suggestion
 from podfit.vllm.model import Model
+from podfit.vllm.model.architectures import generates_text
 from podfit.vllm.release import Release
 
 CHECKED_SINCE = Release(0, 11, 1)
@@ -36,7 +37,6 @@ HEAD_SIZES = (64, 128, 256, 512)
 NOWHERE = frozenset({"fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"})
 """No backend of latent attention reads these, on whatever GPU."""
 FP8_KV_DTYPES = frozenset({"fp8", "fp8_e4m3"})
-GENERATES = ("ForCausalLM", "ForConditionalGeneration")
 CACHES_AS_IT_IS = frozenset({"FalconForCausalLM", "RWForCausalLM", "BaichuanForCausalLM", "BaiChuanForCausalLM"})
 """They hand their attention no cache config, so that no backend is asked for another dtype than the model's (vLLM 0.33
 models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
@@ -155,9 +155,7 @@ def _without_latents(model: Model, dtype: object, release: Release, has: tuple[i
     """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs. None for an
     unknown kind of attention, and for other dtypes."""
     without = (WITHOUT_KV_DTYPE,)
-    if not model.num_attention_heads or not any(
-        architecture.endswith(GENERATES) for architecture in model.architectures
-    ):
+    if not model.num_attention_heads or not generates_text(model):
         return None
     if not CACHES_AS_IT_IS.isdisjoint(model.architectures):
         return None

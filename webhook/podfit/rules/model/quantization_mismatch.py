@@ -139,7 +139,7 @@ class QuantizationMismatch(Rule):
                 else _certainty(engine, exact=is_exact(model.value)),
                 message=f"--quantization {given}, but {model.value.id} is quantized with {has}",
                 details=("without --quantization vLLM takes the checkpoint's own method",),
-                suggestions=(change.leave_out(), change.flags(f"--quantization {has}")),
+                suggestions=(change.leave_out(), change.quoted_flag("--quantization", has)),
             )
         elif not config and _is_within(NEED_A_FILE, name, release):
             of_format = (

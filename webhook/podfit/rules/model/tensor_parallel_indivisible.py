@@ -78,13 +78,14 @@ def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None)
     near = [n for n in near if _parallel.may_fit(engine, {"tensor_parallel_size": n})][:2] or near[:2]
     rest = (parallel.gpus_needed(engine.args) or size) // size
     count = engine.requested[1] if engine.requested else None
-    return tuple(
-        change.flags(size_flag)
-        if count in (None, n * rest)
-        else Change(f"{size_flag} with {n * rest} GPUs", flags=(size_flag,), gpus=n * rest)
-        for n in near
-        for size_flag in (f"--tensor-parallel-size {n}",)
-    )
+    return tuple(_change_to(n, n * rest, count) for n in near)
+
+
+def _change_to(size: int, gpus: int, requested: int | None) -> Change:
+    """The tensor-parallel size, with the number of GPUs that it needs if the container requests another one (None:
+    unknown)."""
+    flag = f"--tensor-parallel-size {size}"
+    return change.flags(flag) if requested in (None, gpus) else Change(f"{flag} with {gpus} GPUs", (flag,), gpus=gpus)
 
 
 def _divides(kv_heads: int | None, size: int) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -48,19 +49,29 @@ class DriverTooOldForImage(Rule):
         limited = _of_nodes(engine, cuda) or _of_demand(engine, cuda)
         if limited is None:
             return
-        which, newest, everywhere = limited
         yield Finding(
             path=engine.at("image"),
-            message=f"the image has CUDA {cuda}, and the GPU driver of {which} runs CUDA {newest} at most",
-            certainty="likely" if everywhere else "possible",
-            uncertain=None if everywhere else "the Pod may land on a node with a newer driver",
-            suggestions=tuple(_changes(image, cuda, newest)),
+            message=f"the image has CUDA {cuda}, and the GPU driver of {limited.nodes} runs CUDA {limited.newest} "
+            "at most",
+            certainty="likely" if limited.everywhere else "possible",
+            uncertain=None if limited.everywhere else "the Pod may land on a node with a newer driver",
+            suggestions=tuple(_changes(image, cuda, limited.newest)),
         )
 
 
-def _of_nodes(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
-    """The known nodes whose driver is too old, the newest CUDA that these drivers run, and True if no other node may
-    run the Pod. None without such a node."""
+class OldDrivers(NamedTuple):
+    """Nodes whose driver is too old for the image."""
+
+    nodes: str
+    """The nodes, for people."""
+    newest: int
+    """The newest major version of CUDA that one of these drivers runs."""
+    everywhere: bool
+    """No other node may run the Pod."""
+
+
+def _of_nodes(engine: Engine, cuda: int) -> OldDrivers | None:
+    """The known nodes whose driver is too old for this major version of CUDA. None without such a node."""
     placement = engine.placement
     old = [(major, many) for major, many in (placement.cuda if placement else ()) if major is not None and major < cuda]
     if placement is None or not old:
@@ -68,12 +79,12 @@ def _of_nodes(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
     many, newest = sum(nodes for _, nodes in old), max(major for major, _ in old)
     everywhere = many == placement.candidates
     which = "all nodes" if everywhere else f"{many} of {placement.candidates} nodes"
-    return f"{which} that may run the Pod", newest, everywhere
+    return OldDrivers(f"{which} that may run the Pod", newest, everywhere)
 
 
-def _of_demand(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
-    """The result of `_of_nodes`, for the nodes that nodeSelector and affinity ask for. None if a known node may run the
-    Pod, or they do not limit the driver."""
+def _of_demand(engine: Engine, cuda: int) -> OldDrivers | None:
+    """The nodes that nodeSelector and affinity ask for, if all of them have a driver that is too old. None if a known
+    node may run the Pod, or if they do not limit the driver."""
     if engine.requested is None or (engine.placement is not None and engine.placement.candidates):
         return None
     alternatives = node_demand(engine.workload).alternatives(lambda requirement: requirement.key in driver.LABELS)
@@ -81,7 +92,7 @@ def _of_demand(engine: Engine, cuda: int) -> tuple[str, int, bool] | None:
     old = [limit for limit in limits if limit is not None and limit < cuda]
     if len(old) < len(limits):
         return None
-    return "the nodes that nodeSelector and affinity ask for", max(old), True
+    return OldDrivers("the nodes that nodeSelector and affinity ask for", max(old), everywhere=True)
 
 
 def _loads_compatibility(engine: Engine) -> bool:

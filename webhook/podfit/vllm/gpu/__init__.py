@@ -126,15 +126,12 @@ def _named_by_object(workload: Workload, container: Container, request: DeviceRe
         return products
     if container.accelerator:
         gpus = by_name(container.accelerator)
-        return (
-            NamedProducts(gpus, f"accelerator_type {container.accelerator}", may_deny=True, shared=False)
-            if gpus
-            else None
-        )
+        if not gpus:
+            return None
+        return NamedProducts(gpus, f"accelerator_type {container.accelerator}", may_deny=True, shared=False)
     if name is not None and (gpus := named_product(name)):
-        return NamedProducts(
-            gpus, f"resource {name}", may_deny=False, shared=False
-        )  # a plugin's configuration may use any name
+        # A device plugin's configuration may use any name.
+        return NamedProducts(gpus, f"resource {name}", may_deny=False, shared=False)
     return None
 
 

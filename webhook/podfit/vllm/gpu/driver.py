@@ -36,13 +36,17 @@ def required_cuda(requirements: Sequence[NodeRequirement]) -> int | None:
 
 def _required_cuda(requirement: NodeRequirement) -> int | None:
     """The newest major version of CUDA that one requirement allows; None if it does not limit it."""
-    numbers = [_first_number({"": value}, ("",)) for value in requirement.values]
     below = {"In": 0, "Lt": 1}.get(requirement.operator)
-    if below is None or not numbers:
+    if below is None:
         return None
-    versions = [None if number is None else cuda_major({requirement.key: str(number - below)}) for number in numbers]
-    known = [version for version in versions if version is not None]
-    return max(known) if len(known) == len(versions) else None
+    versions = []
+    for value in requirement.values:
+        number = _number(value)
+        version = None if number is None else cuda_major({requirement.key: str(number - below)})
+        if version is None:
+            return None
+        versions.append(version)
+    return max(versions, default=None)
 
 
 def first_branch(cuda: int) -> int | None:
@@ -52,5 +56,10 @@ def first_branch(cuda: int) -> int | None:
 
 def _first_number(labels: Mapping[str, str], names: tuple[str, ...]) -> int | None:
     """The number in the first of these labels that has one; None without such a label."""
-    texts = [labels[name] for name in names if name in labels]
-    return next((int(text) for text in texts if text.isdecimal() and len(text) < 6), None)
+    numbers = (_number(labels[name]) for name in names if name in labels)
+    return next((number for number in numbers if number is not None), None)
+
+
+def _number(text: str) -> int | None:
+    """The number of a branch or of a major version; None for another text."""
+    return int(text) if text.isdecimal() and len(text) < 6 else None

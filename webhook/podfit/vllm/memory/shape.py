@@ -317,7 +317,7 @@ class DeltaNet(NamedTuple):
 
 
 def delta_net(model: Model) -> DeltaNet | None:
-    """The sizes of Gated DeltaNet . None for other models."""
+    """The sizes of Gated DeltaNet. None for other models."""
     config = model.config
     key_heads, key = number(config, "linear_num_key_heads"), number(config, "linear_key_head_dim")
     value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")

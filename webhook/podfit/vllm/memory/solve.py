@@ -11,7 +11,7 @@ benchmark compares the time of that many plans with 15 ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -286,8 +286,6 @@ class _Cut(NamedTuple):
     """GPUs of the container."""
     changes: Mapping[str, Any]
     """Argument (vLLM's dest) → value."""
-    text: str
-    """The arguments, for people."""
 
 
 class _LargerGpus(NamedTuple):
@@ -312,12 +310,12 @@ def _cuts(search: Search) -> Iterator[_Cut]:
     for size in sizes:
         gpus = size * now.pp * now.dp_local
         if gpus <= NODE * max(1, now.nnodes) or now.pp * now.dp_local > 1:
-            yield _Cut(gpus, {"tensor_parallel_size": size}, f"--tensor-parallel-size {size}")
+            yield _Cut(gpus, {"tensor_parallel_size": size})
     if not sizes and now.pp == 1:
         for stages in (2, 4, NODE):
             if stages <= (search.model.num_hidden_layers or 0) and now.tp * stages <= NODE:
                 gpus = now.tp * stages * now.dp_local
-                yield _Cut(gpus, {"pipeline_parallel_size": stages}, f"--pipeline-parallel-size {stages}")
+                yield _Cut(gpus, {"pipeline_parallel_size": stages})
 
 
 def _more_gpus(search: Search) -> Iterator[Alternative]:
@@ -326,22 +324,13 @@ def _more_gpus(search: Search) -> Iterator[Alternative]:
     cuts = list(_cuts(search))
     for cut in cuts:
         if search.fits(cut.changes):
-            yield Alternative(
-                f"{cut.gpus} GPUs with {cut.text}",
-                {**cut.changes, "gpus": cut.gpus},
-                edits=2,
-                loss=1 + (1 - now / cut.gpus),
-            )
+            yield _by_gpus(cut.gpus, cut.changes, edits=2, loss=1 + (1 - now / cut.gpus))
             return
     if cuts:
         most = cuts[-1]
         if tokens := _longest(search, most.changes):
-            yield Alternative(
-                f"{most.gpus} GPUs with {most.text} and --max-model-len {tokens}",
-                {**most.changes, "gpus": most.gpus, "max_model_len": tokens},
-                edits=3,
-                loss=1 + (1 - now / most.gpus) + _lost_share(search, tokens),
-            )
+            loss = 1 + (1 - now / most.gpus) + _lost_share(search, tokens)
+            yield _by_gpus(most.gpus, {**most.changes, "max_model_len": tokens}, edits=3, loss=loss)
 
 
 def _by_gpus(count: int, changes: Mapping[str, Any], *, edits: int, loss: float) -> Alternative:
@@ -392,12 +381,9 @@ def _product_and_gpus(
     for larger in _larger(search, products):
         for cut in cuts:
             if search.fits(cut.changes, larger.gpus):
-                yield Alternative(
-                    f"{cut.gpus} GPUs with {cut.text} and nodeSelector nvidia.com/gpu.product: {larger.label}",
-                    {**cut.changes, "gpus": cut.gpus, "product": larger.label},
-                    edits=3,
-                    loss=2 + larger.new_share + (1 - now / cut.gpus),
-                )
+                both = _by_gpus(cut.gpus, cut.changes, edits=3, loss=2 + larger.new_share + (1 - now / cut.gpus))
+                text = f"{both.text} and nodeSelector nvidia.com/gpu.product: {larger.label}"
+                yield replace(both, text=text, changes={**both.changes, "product": larger.label})
                 return
 
 

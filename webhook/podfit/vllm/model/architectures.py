@@ -12,6 +12,8 @@ from podfit.vllm.release import Release, parse
 ARCHITECTURE_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 """Architectures that vLLM looks up by their own name. It may serve others (…ForSequenceClassification, …Model) through
 the language model in them (vLLM 0.33 models/registry.py, _normalize_arch)."""
+GENERATING_SUFFIXES = ("ForCausalLM", "ForConditionalGeneration")
+"""Architectures that generate text."""
 OTHER_FORMATS = ("mistral", "ministral", "pixtral", "voxtral")
 """Families whose repositories have a params.json next to config.json: vLLM may name their architecture itself."""
 FALLBACK = Release(0, 7)
@@ -110,3 +112,8 @@ def _table() -> dict[str, Any]:
 def _release(text: str | None) -> Release | None:
     """The release that a text names; None for none."""
     return parse(text) if text else None
+
+
+def generates_text(model: Model) -> bool:
+    """True if one of the model's architectures generates text, by its name."""
+    return any(architecture.endswith(GENERATING_SUFFIXES) for architecture in model.architectures)
