@@ -81,11 +81,13 @@ def _sizes(engine: Engine, model: Model, size: int, cut: division.Blocks | None)
     return tuple(_change_to(n, n * rest, count) for n in near)
 
 
-def _change_to(size: int, gpus: int, requested: int | None) -> Change:
+def _change_to(size: int, needed: int, requested: int | None) -> Change:
     """The tensor-parallel size, with the number of GPUs that it needs if the container requests another one (None:
     unknown)."""
     flag = f"--tensor-parallel-size {size}"
-    return change.flags(flag) if requested in (None, gpus) else Change(f"{flag} with {gpus} GPUs", (flag,), gpus=gpus)
+    if requested in (None, needed):
+        return change.flags(flag)
+    return Change(f"{flag} with {needed} GPUs", flags=(flag,), gpus=needed)
 
 
 def _divides(kv_heads: int | None, size: int) -> bool:
