@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from podfit.rules._flags import certainty
-from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given, number
+from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, VllmConfig, number
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding
 from podfit.vllm import change
@@ -76,25 +76,29 @@ def _unchunked(engine: Engine, longest: int) -> bool:
     return v0 and release < V1_BY_DEFAULT and longest <= V0_CHUNKS_ABOVE and not engine.args.open
 
 
-def _seqs(it: Given) -> str | None:
+def _seqs(vllm_config: VllmConfig) -> str | None:
     """--max-num-seqs above the default --max-num-batched-tokens (V1), which is 256 or more, or the context. None in V0,
     and if the batch is given (`batches` reports that)."""
-    if "max_num_batched_tokens" in it.args:
+    if "max_num_batched_tokens" in vllm_config.args:
         return None  # `batches` has it
-    if 0 < it.number("max_num_seqs", 0) <= min(256, it.number("max_model_len", 0)):
+    if 0 < vllm_config.number("max_num_seqs", 0) <= min(256, vllm_config.number("max_model_len", 0)):
         return None
-    held = it.settings
+    held = vllm_config.settings
     if held.batch.max_num_batched_tokens >= held.batch.max_num_seqs or not held.v1:
         return None
     tokens = f"{held.batch.max_num_batched_tokens:,}"
     return f"--max-num-seqs {held.batch.max_num_seqs:,} is larger than the default --max-num-batched-tokens, {tokens}"
 
 
-def _usual_seqs(it: Given) -> str | None:
+def _usual_seqs(vllm_config: VllmConfig) -> str | None:
     """--max-num-batched-tokens below the default --max-num-seqs (V1). From 0.10.1 on the default is not larger. None in
     V0, if --max-num-seqs is given, for a pooling model, and without chunked prefill."""
-    held = it.settings
-    if "max_num_seqs" in it.args or not held.v1 or held.batch.max_num_batched_tokens >= held.batch.max_num_seqs:
+    held = vllm_config.settings
+    if (
+        "max_num_seqs" in vllm_config.args
+        or not held.v1
+        or held.batch.max_num_batched_tokens >= held.batch.max_num_seqs
+    ):
         return None
     if held.pooling or not held.batch.chunked:  # without chunks the length replaces the batch that is given
         return None
@@ -102,36 +106,38 @@ def _usual_seqs(it: Given) -> str | None:
     return f"--max-num-batched-tokens {tokens} is smaller than the default --max-num-seqs, {seqs}"
 
 
-def _may_pool(it: Given) -> str | None:
+def _may_pool(vllm_config: VllmConfig) -> str | None:
     """The reason why the model may be a pooler, which without chunks takes a batch of the context instead (vLLM 0.9.2
     _set_default_args_v1, 0.8.5 in V0). None if --task or --runner is generate."""
-    if "generate" in (it.args.get("task"), it.args.get("runner")):
+    if "generate" in (vllm_config.args.get("task"), vllm_config.args.get("runner")):
         return None
     return "the model's repository may have files that make it a pooling model (modules.json)"
 
 
-def _prompt_exceeds_batch(it: Given) -> str | None:
+def _prompt_exceeds_batch(vllm_config: VllmConfig) -> str | None:
     """A batch that is smaller than the longest prompt, where a prompt is not read in chunks. None with chunks, in V0,
     if the context is unknown, and if `batches` reports it."""
-    settings, length = it.settings, it.resolved.budget.max_model_len
+    settings, length = vllm_config.settings, vllm_config.resolved.budget.max_model_len
     if settings.batch.chunked or not settings.v1 or not length or settings.batch.max_num_batched_tokens >= length:
         return None
-    if it.args.get("max_model_len") is not None and it.args.get("enable_chunked_prefill") is False:
+    if vllm_config.args.get("max_model_len") is not None and vllm_config.args.get("enable_chunked_prefill") is False:
         return None  # `batches` has it
     tokens = settings.batch.max_num_batched_tokens
     smaller = f"--max-num-batched-tokens {tokens:,} is smaller than the context length {length:,}"
     if settings.batch.whole_prompts:
-        return f"{smaller}, and {it.model.id} attends in both directions, so that a prompt must fit into one step"
+        return (
+            f"{smaller}, and {vllm_config.model.id} attends in both directions, so that a prompt must fit into one step"
+        )
     return f"{smaller}, and without chunked prefill a prompt must fit into one step"
 
 
-def _lookahead(it: Given) -> str | None:
+def _lookahead(vllm_config: VllmConfig) -> str | None:
     """LoRA with speculative tokens that do not fit into a batch. None without --enable-lora, or without a number of
     speculative tokens."""
-    value = it.args.get("speculative_config")
+    value = vllm_config.args.get("speculative_config")
     tokens = value.get("num_speculative_tokens") if isinstance(value, Mapping) else None
-    held = it.settings
-    if not it.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
+    held = vllm_config.settings
+    if not vllm_config.args.get("enable_lora") or not isinstance(tokens, int) or tokens < 1:
         return None
     needed = held.batch.max_num_seqs * (tokens + 1)
     if held.batch.max_num_batched_tokens >= needed:
@@ -142,69 +148,70 @@ def _lookahead(it: Given) -> str | None:
     )
 
 
-def _aligned_states(it: Given) -> bool:
+def _aligned_states(vllm_config: VllmConfig) -> bool:
     """True if prefix caching keeps the states of the model's layers in the mode "align". False without prefix caching,
     if that is unknown, and for a model without state layers."""
-    if not it.prefix_caching or not kv_releases.keeps_states(it.model):
+    if not vllm_config.prefix_caching or not kv_releases.keeps_states(vllm_config.model):
         return False
-    return kv_specs.state_mode(it.model, kv_specs.stored(it.settings)) == "align"
+    return kv_specs.state_mode(vllm_config.model, kv_specs.stored(vllm_config.settings)) == "align"
 
 
-def _state_chunks(it: Given) -> str | None:
+def _state_chunks(vllm_config: VllmConfig) -> str | None:
     """Prefix caching of states without chunked prefill. None with chunks, and without `_aligned_states`."""
-    if it.settings.batch.chunked or not _aligned_states(it):
+    if vllm_config.settings.batch.chunked or not _aligned_states(vllm_config):
         return None
-    default = "" if "enable_prefix_caching" in it.args else ", which is the default,"
-    return f"prefix caching of the state layers of {it.model.id}{default} needs chunked prefill"
+    default = "" if "enable_prefix_caching" in vllm_config.args else ", which is the default,"
+    return f"prefix caching of the state layers of {vllm_config.model.id}{default} needs chunked prefill"
 
 
-def _state_step(it: Given) -> str | None:
+def _state_step(vllm_config: VllmConfig) -> str | None:
     """A step, or a part of a prompt, that is shorter than a block of states, where states are cached at the end of a
     step. None without `_aligned_states`, and if the block's length is unknown."""
-    if not _aligned_states(it):
+    if not _aligned_states(vllm_config):
         return None
-    block, part = state_block(it.model, it.settings), it.number("long_prefill_token_threshold", 0)
+    block = state_block(vllm_config.model, vllm_config.settings)
+    part = vllm_config.number("long_prefill_token_threshold", 0)
     if block is None:
         return None
-    step = it.settings.batch.max_num_batched_tokens
+    step = vllm_config.settings.batch.max_num_batched_tokens
     if step < block:
-        default = "" if "max_num_batched_tokens" in it.args else "the default of "
+        default = "" if "max_num_batched_tokens" in vllm_config.args else "the default of "
         return f"{default}--max-num-batched-tokens {step:,} is smaller than the {block:,} tokens of a block of states"
     if 0 < part < block:
         return f"--long-prefill-token-threshold {part:,} is smaller than the {block:,} tokens of a block of states"
     return None
 
 
-def _block_depends(arguments: Given) -> str:
+def _block_depends(vllm_config: VllmConfig) -> str:
     """The reason why the length of a block of states is not certain."""
     return "the image's attention backend decides how long a block of states is"
 
 
-def _state_drafts(it: Given) -> str | None:
+def _state_drafts(vllm_config: VllmConfig) -> str | None:
     """Prefix caching of states with speculative decoding. None without --speculative-config or `_aligned_states`."""
-    if not it.args.get("speculative_config") or not _aligned_states(it):
+    if not vllm_config.args.get("speculative_config") or not _aligned_states(vllm_config):
         return None
-    return f"prefix caching of the state layers of {it.model.id} does not work with speculative decoding"
+    return f"prefix caching of the state layers of {vllm_config.model.id} does not work with speculative decoding"
 
 
-def _long_prompt(it: Given) -> str | None:
+def _long_prompt(vllm_config: VllmConfig) -> str | None:
     """A threshold of long prompts above the context length. None if the context length is unknown."""
-    threshold, length = it.number("long_prefill_token_threshold", 0), it.resolved.budget.max_model_len
+    threshold, length = vllm_config.number("long_prefill_token_threshold", 0), vllm_config.resolved.budget.max_model_len
     if not length or threshold <= length:
         return None
     return f"--long-prefill-token-threshold {threshold:,} is larger than the context length, {length:,}"
 
 
-def _partial_prefills(it: Given) -> str | None:
+def _partial_prefills(vllm_config: VllmConfig) -> str | None:
     """Concurrent partial prefills, which V1 does not support. None if both numbers are 1, the default."""
-    counts = {dest: it.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
+    counts = {dest: vllm_config.number(dest) for dest in ("max_num_partial_prefills", "max_long_partial_prefills")}
     wrong = [f"--{dest.replace('_', '-')} {count}" for dest, count in counts.items() if count != 1]
     return f"{' and '.join(wrong)}: concurrent partial prefills are not supported" if wrong else None
 
 
-def _long_partial_prefills(it: Given) -> str | None:
+def _long_partial_prefills(vllm_config: VllmConfig) -> str | None:
     """More long partial prefills than partial prefills, or fewer than 1. None in between."""
-    several, long = it.number("max_num_partial_prefills"), it.number("max_long_partial_prefills")
+    several, long = vllm_config.number("max_num_partial_prefills"), vllm_config.number("max_long_partial_prefills")
     return None if 1 <= long <= several else f"--max-long-partial-prefills {long} is not within 1 … {several}"
 
 
@@ -214,25 +221,29 @@ DBO_BACKENDS = ("deepep_low_latency", "deepep_high_throughput", "nixl_ep")
 """All-to-all backends with dual-batch overlap (vLLM 0.11.0 config/__init__.py, 0.11.1 … 0.33 config/vllm.py)."""
 
 
-def _eplb_without_experts(it: Given) -> str | None:
+def _eplb_without_experts(vllm_config: VllmConfig) -> str | None:
     """Balanced experts without expert parallelism. None without --enable-eplb."""
-    if not it.args.get("enable_eplb") or it.args.get("enable_expert_parallel"):
+    if not vllm_config.args.get("enable_eplb") or vllm_config.args.get("enable_expert_parallel"):
         return None
     return "--enable-eplb balances experts, and needs --enable-expert-parallel"
 
 
-def _eplb_alone(it: Given) -> str | None:
+def _eplb_alone(vllm_config: VllmConfig) -> str | None:
     """Balanced experts on a single rank. None without --enable-eplb, and without expert parallelism, which
     `_eplb_without_experts` reports."""
-    if not it.args.get("enable_eplb") or not it.args.get("enable_expert_parallel") or it.experts > 1:
+    if (
+        not vllm_config.args.get("enable_eplb")
+        or not vllm_config.args.get("enable_expert_parallel")
+        or vllm_config.experts > 1
+    ):
         return None
     return "--enable-eplb needs tensor or data parallelism, and there is one rank"
 
 
-def _two_batches(it: Given) -> str | None:
+def _two_batches(vllm_config: VllmConfig) -> str | None:
     """Dual-batch overlap with an all-to-all backend that does not have it. None without --enable-dbo."""
-    backend = it.settings.kernels.all2all
-    if not it.args.get("enable_dbo") or backend in DBO_BACKENDS:
+    backend = vllm_config.settings.kernels.all2all
+    if not vllm_config.args.get("enable_dbo") or backend in DBO_BACKENDS:
         return None
     return f"--enable-dbo needs --all2all-backend {' or '.join(DBO_BACKENDS)}" + (f", not {backend}" if backend else "")
 
@@ -241,28 +252,28 @@ WITHIN_PREFILL = Release(0, 26)
 """Since then the ranks of prefill context parallelism count too (vLLM 0.25.1, 0.26, 0.33 config/parallel.py)."""
 
 
-def _context_ranks(it: Given) -> str | None:
+def _context_ranks(vllm_config: VllmConfig) -> str | None:
     """Tensor-parallel ranks that context-parallel ranks do not divide. None for a size below 1, and from
     `WITHIN_PREFILL` on with prefill context parallelism, whose ranks count too."""
-    tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
+    tp, dcp = vllm_config.parallel.tp, vllm_config.number("decode_context_parallel_size")
     if dcp < 1 or tp % dcp == 0:
         return None
-    if it.parallel.pcp > 1 and it.settings.release >= WITHIN_PREFILL:
+    if vllm_config.parallel.pcp > 1 and vllm_config.settings.release >= WITHIN_PREFILL:
         return None
     return f"--tensor-parallel-size {tp} is not divisible by --decode-context-parallel-size {dcp}"
 
 
-def _context_heads(it: Given) -> str | None:
+def _context_heads(vllm_config: VllmConfig) -> str | None:
     """Context-parallel ranks that do not fit the model's key-value heads. None for latent attention (MLA), for unknown
     heads, and for a size that `_context_ranks` checks."""
-    tp, dcp = it.parallel.tp, it.number("decode_context_parallel_size")
-    heads, shared = it.model.num_attention_heads, it.model.num_key_value_heads
-    if dcp <= 1 or tp % dcp or it.model.kv_lora_rank or not heads or not shared:
+    tp, dcp = vllm_config.parallel.tp, vllm_config.number("decode_context_parallel_size")
+    heads, shared = vllm_config.model.num_attention_heads, vllm_config.model.num_key_value_heads
+    if dcp <= 1 or tp % dcp or vllm_config.model.kv_lora_rank or not heads or not shared:
         return None
     if tp <= shared:
         return (
             f"--decode-context-parallel-size {dcp} needs --tensor-parallel-size above the {shared} key-value heads of "
-            f"{it.model.id}, and it is {tp}"
+            f"{vllm_config.model.id}, and it is {tp}"
         )
     if dcp > tp // shared:
         return f"--decode-context-parallel-size {dcp} is above {tp} ranks // {shared} key-value heads = {tp // shared}"
@@ -271,43 +282,47 @@ def _context_heads(it: Given) -> str | None:
     return None
 
 
-def _stages(it: Given) -> str | None:
+def _stages(vllm_config: VllmConfig) -> str | None:
     """Pipeline stages of an encoder, which vLLM cannot cut. None for one stage, and outside of vLLM's own
     implementation."""
-    if it.parallel.pp < 2 or not it.in_vllm:
+    if vllm_config.parallel.pp < 2 or not vllm_config.in_vllm:
         return None
-    if not any(architecture.startswith(ENCODER_ARCHITECTURES) for architecture in it.model.architectures):
+    if not any(architecture.startswith(ENCODER_ARCHITECTURES) for architecture in vllm_config.model.architectures):
         return None
-    return f"--pipeline-parallel-size {it.parallel.pp}: {it.model.id} can't be cut into pipeline stages"
+    return (
+        f"--pipeline-parallel-size {vllm_config.parallel.pp}: {vllm_config.model.id} can't be cut into pipeline stages"
+    )
 
 
-def _asynchronous_stages(it: Given) -> str | None:
+def _asynchronous_stages(vllm_config: VllmConfig) -> str | None:
     """Asynchronous scheduling with pipeline stages. None without --async-scheduling, and for one stage."""
-    if not it.args.get("async_scheduling") or it.parallel.pp < 2:
+    if not vllm_config.args.get("async_scheduling") or vllm_config.parallel.pp < 2:
         return None
-    return f"--async-scheduling does not work with --pipeline-parallel-size {it.parallel.pp}"
+    return f"--async-scheduling does not work with --pipeline-parallel-size {vllm_config.parallel.pp}"
 
 
-def _local_ranks(it: Given) -> str | None:
+def _local_ranks(vllm_config: VllmConfig) -> str | None:
     """More local data-parallel ranks than data-parallel ranks. None if they are enough."""
-    size, local = it.parallel.dp, it.number("data_parallel_size_local")
+    size, local = vllm_config.parallel.dp, vllm_config.number("data_parallel_size_local")
     return f"--data-parallel-size-local {local} is larger than --data-parallel-size {size}" if local > size else None
 
 
-def _no_ranks(it: Given) -> str | None:
+def _no_ranks(vllm_config: VllmConfig) -> str | None:
     """A number of data-parallel ranks below 1, from which that of local ranks is taken. None if the local ranks are
     given, and on several nodes."""
-    size = it.number("data_parallel_size")
-    if size >= 1 or "data_parallel_size_local" in it.args or it.number("nnodes") > 1:
+    size = vllm_config.number("data_parallel_size")
+    if size >= 1 or "data_parallel_size_local" in vllm_config.args or vllm_config.number("nnodes") > 1:
         return None
     return f"--data-parallel-size {size} is below 1"
 
 
-def _rank(it: Given) -> str | None:
+def _rank(vllm_config: VllmConfig) -> str | None:
     """A data-parallel rank outside of the size. None if several ranks get theirs from the nodes or an external
     launcher."""
-    size, rank = it.parallel.dp, it.number("data_parallel_rank", 0)
-    if size > 1 and (it.number("nnodes") > 1 or it.args.get("distributed_executor_backend") == "external_launcher"):
+    size, rank = vllm_config.parallel.dp, vllm_config.number("data_parallel_rank", 0)
+    if size > 1 and (
+        vllm_config.number("nnodes") > 1 or vllm_config.args.get("distributed_executor_backend") == "external_launcher"
+    ):
         return None  # vLLM takes the rank from elsewhere
     if size > 1 and 0 <= rank < size:
         return None
@@ -318,54 +333,54 @@ BY_NODE = Release(0, 11, 1)
 """Since then several nodes (`--nnodes`) give each process its data-parallel rank, or its number of local ones."""
 
 
-def _hybrid(it: Given) -> str | None:
+def _hybrid(vllm_config: VllmConfig) -> str | None:
     """Hybrid load balancing without the number of local ranks. None on a headless node, if another argument gives the
     ranks, and from `BY_NODE` on for several nodes."""
-    if not it.args.get("data_parallel_hybrid_lb") or it.args.get("headless"):
+    if not vllm_config.args.get("data_parallel_hybrid_lb") or vllm_config.args.get("headless"):
         return None
     givers = ("data_parallel_size_local", "data_parallel_rank", "data_parallel_external_lb")
-    if any(it.args.get(dest) is not None for dest in givers):
+    if any(vllm_config.args.get(dest) is not None for dest in givers):
         return None
-    if it.settings.release >= BY_NODE and it.number("nnodes") > 1:
+    if vllm_config.settings.release >= BY_NODE and vllm_config.number("nnodes") > 1:
         return None
     return "--data-parallel-hybrid-lb needs --data-parallel-size-local, the ranks of this node"
 
 
-def _external(it: Given) -> str | None:
+def _external(vllm_config: VllmConfig) -> str | None:
     """External load balancing without the rank of this process. None if the rank is given, and if several nodes give
     the ranks."""
-    if not it.args.get("data_parallel_external_lb") or it.args.get("data_parallel_rank") is not None:
+    if not vllm_config.args.get("data_parallel_external_lb") or vllm_config.args.get("data_parallel_rank") is not None:
         return None
-    if it.number("nnodes") > 1 and it.parallel.dp > 1:
+    if vllm_config.number("nnodes") > 1 and vllm_config.parallel.dp > 1:
         return None
     return "--data-parallel-external-lb needs --data-parallel-rank, the rank of this process"
 
 
-def _redundant(it: Given) -> str | None:
+def _redundant(vllm_config: VllmConfig) -> str | None:
     """Redundant experts that nothing balances. None with --enable-eplb, and if neither --num-redundant-experts nor
     --eplb-config sets a number."""
-    config = it.args.get("eplb_config")
+    config = vllm_config.args.get("eplb_config")
     count = config.get("num_redundant_experts") if isinstance(config, Mapping) else None
-    count = it.number("num_redundant_experts", 0) or count
-    if not isinstance(count, int) or isinstance(count, bool) or not count or it.args.get("enable_eplb"):
+    count = vllm_config.number("num_redundant_experts", 0) or count
+    if not isinstance(count, int) or isinstance(count, bool) or not count or vllm_config.args.get("enable_eplb"):
         return None
     return f"{count} redundant experts need --enable-eplb"
 
 
-def _prefetch(it: Given) -> str | None:
+def _prefetch(vllm_config: VllmConfig) -> str | None:
     """A group of prefetched layers that is smaller than the number of its layers to offload. None without prefetching:
     another backend, and no group size above 0."""
-    size, each = it.number("offload_group_size", 0), it.number("offload_num_in_group", 1)
-    if it.args.get("offload_backend") != "prefetch" and size <= 0:
+    size, each = vllm_config.number("offload_group_size", 0), vllm_config.number("offload_num_in_group", 1)
+    if vllm_config.args.get("offload_backend") != "prefetch" and size <= 0:
         return None
     if each <= size:
         return None
     return f"--offload-group-size {size} is smaller than --offload-num-in-group {each}"
 
 
-def _nodes(it: Given) -> str | None:
+def _nodes(vllm_config: VllmConfig) -> str | None:
     """Nodes that do not divide the ranks, or a node rank outside of them. None for fewer than two nodes."""
-    nodes, rank, cut = it.number("nnodes"), it.number("node_rank", 0), it.parallel
+    nodes, rank, cut = vllm_config.number("nnodes"), vllm_config.number("node_rank", 0), vllm_config.parallel
     world = cut.world_size * cut.dp
     if nodes < 2:
         return None

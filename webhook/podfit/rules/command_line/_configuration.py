@@ -33,8 +33,9 @@ class UnresolvedError(Exception):
 
 
 @dataclass(frozen=True)
-class Given:
-    """The input of a check: an engine on one GPU that it may get."""
+class VllmConfig:
+    """The configuration that vLLM builds of an engine's arguments on one GPU that the engine may get: the input of a
+    check."""
 
     engine: Engine
     args: Mapping[str, Any]
@@ -104,7 +105,7 @@ class Check(NamedTuple):
     first: Release
     before: Release | None
     """The first release that rejects it, and the first one that does not; None if the newest that was read does."""
-    refusal: Callable[[Given], str | None]
+    refusal: Callable[[VllmConfig], str | None]
     """The problem, None if there is none."""
     changes: tuple[Suggestion, ...]
     of_model: bool = False
@@ -113,7 +114,7 @@ class Check(NamedTuple):
     """It rests on defaults that depend on the GPU."""
     variables: tuple[str, ...] = ()
     """Variables of the environment that change the answer."""
-    unknown: Callable[[Given], str | None] | None = None
+    unknown: Callable[[VllmConfig], str | None] | None = None
     """Returns what is still unknown but necessary for the check, None if nothing is."""
 
 
@@ -135,19 +136,20 @@ def findings(engine: Engine, checks: Sequence[Check]) -> Iterator[Finding]:
     if not items or engine.command.own_flags:
         return  # a wrapper around vLLM may change the arguments
     gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
-    inputs = [
-        Given(engine=engine, args=given, model=engine.model.value, release=release, gpu=gpu) for gpu in gpus or (None,)
+    configs = [
+        VllmConfig(engine=engine, args=given, model=engine.model.value, release=release, gpu=gpu)
+        for gpu in gpus or (None,)
     ]
     for check in items:
         if check.of_gpu and not gpus:
             continue
         try:
-            refusals = [check.refusal(it) for it in inputs]
+            refusals = [check.refusal(vllm_config) for vllm_config in configs]
         except UnresolvedError:
             continue
         if None in refusals:
             continue
-        unknown = check.unknown(inputs[0]) if check.unknown else None
+        unknown = check.unknown(configs[0]) if check.unknown else None
         doubt = unknown or _doubt(engine, check)
         yield Finding(
             path=engine.argument(check.dest),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from podfit.rules.command_line._configuration import Check, Given
+from podfit.rules.command_line._configuration import Check, VllmConfig
 from podfit.vllm import change
 from podfit.vllm.args import settings
 from podfit.vllm.change import Suggestion
@@ -48,12 +48,14 @@ METHOD_BY_MODEL = Release(0, 17)
 """Since then a model without a method drafts as `draft_model` (vLLM 0.15.1 … 0.17.0 config/speculative.py)."""
 
 
-def _config(it: Given) -> Mapping[str, Any]:
+def _config(vllm_config: VllmConfig) -> Mapping[str, Any]:
     """The given object. Empty if --spec-method and its like change it, and if its class rejects it, which
     `invalid-flag-value` or `unknown-config-key` reports."""
-    dest, release = "speculative_config", it.settings.release
-    config = it.args.get(dest)
-    if not isinstance(config, Mapping) or not it.args.keys().isdisjoint(("spec_method", "spec_model", "spec_tokens")):
+    dest, release = "speculative_config", vllm_config.settings.release
+    config = vllm_config.args.get(dest)
+    if not isinstance(config, Mapping) or not vllm_config.args.keys().isdisjoint(
+        ("spec_method", "spec_model", "spec_tokens")
+    ):
         return {}
     is_refused = any(settings.unknown_keys(dest, config, release)) or any(settings.bad_values(dest, config, release))
     return {} if is_refused else config
@@ -62,16 +64,16 @@ def _config(it: Given) -> Mapping[str, Any]:
 def _check(
     release: Release,
     until: Release | None,
-    refusal: Callable[[Given, Mapping[str, Any]], str | None],
+    refusal: Callable[[VllmConfig, Mapping[str, Any]], str | None],
     change: Suggestion,
-    unknown: Callable[[Given], str | None] | None = None,
+    unknown: Callable[[VllmConfig], str | None] | None = None,
 ) -> Check:
     """A check of the speculative config for releases from `release` to before `until`. `refusal` gets the object of
     `_config`, its keys with underscores, unless that is empty; `unknown`: as in `Check`."""
 
-    def speculative_problem(it: Given) -> str | None:
-        entries = {key.replace("-", "_"): value for key, value in _config(it).items()}
-        problem = refusal(it, entries) if entries else None
+    def speculative_problem(vllm_config: VllmConfig) -> str | None:
+        entries = {key.replace("-", "_"): value for key, value in _config(vllm_config).items()}
+        problem = refusal(vllm_config, entries) if entries else None
         return f"--speculative-config: {problem}" if problem else None
 
     speculative_problem.__doc__ = refusal.__doc__
@@ -86,7 +88,7 @@ def _method(obj: Mapping[str, Any]) -> str:
     return "mtp" if method.endswith("mtp") else method
 
 
-def _no_token_count(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _no_token_count(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A method that needs num_speculative_tokens, without it. None for methods that may not need it."""
     method = _method(obj)
     if obj.get("num_speculative_tokens") is not None:
@@ -94,12 +96,16 @@ def _no_token_count(it: Given, obj: Mapping[str, Any]) -> str | None:
     alone = method in NGRAM or (method == "mtp" and not obj.get("model"))
     if alone or (method in ("eagle", "eagle3") and obj.get("model")):
         return f"the method {method} needs num_speculative_tokens"
-    if it.settings.release >= DRAFT_MODELS and _is_draft_model(it, obj) and not _unknown_drafter(it):
+    if (
+        vllm_config.settings.release >= DRAFT_MODELS
+        and _is_draft_model(vllm_config, obj)
+        and not _unknown_drafter(vllm_config)
+    ):
         return "a draft model needs num_speculative_tokens"
     return None
 
 
-def _no_drafter(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _no_drafter(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A method that needs a draft model, without one. None without num_speculative_tokens, and for `WITHOUT_MODEL`."""
     method = _method(obj)
     if obj.get("num_speculative_tokens") is None or obj.get("model") or method in WITHOUT_MODEL:
@@ -107,7 +113,7 @@ def _no_drafter(it: Given, obj: Mapping[str, Any]) -> str | None:
     return f"{f'the method {method}' if method else 'num_speculative_tokens'} needs a model"
 
 
-def _lookup_range(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _lookup_range(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """An n-gram range whose minimum is above its maximum. None for other methods, and unless both are given."""
     least, most = obj.get("prompt_lookup_min"), obj.get("prompt_lookup_max")
     if _method(obj) not in NGRAM or not isinstance(least, int) or not isinstance(most, int) or least <= most:
@@ -115,7 +121,7 @@ def _lookup_range(it: Given, obj: Mapping[str, Any]) -> str | None:
     return f"prompt_lookup_min {least} is larger than prompt_lookup_max {most}"
 
 
-def _disabled(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _disabled(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A batch size below 2 from which speculation is off. None if it is not given."""
     size = obj.get("disable_by_batch_size")
     return f"disable_by_batch_size {size} is below 2" if isinstance(size, int) and size < 2 else None
@@ -135,31 +141,33 @@ def _is_of_another_method(drafter: object) -> bool:
     return not plain or any(part in drafter.lower() for part in DRAFTER_NAMES)
 
 
-def _is_draft_model(it: Given, obj: Mapping[str, Any]) -> bool:
+def _is_draft_model(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> bool:
     """True if the drafter is a plain model. Without a method vLLM decides by its config.json, so that has to be
     known."""
     drafter, method = obj.get("model"), _method(obj)
     if not isinstance(drafter, str) or drafter in NGRAM or _is_of_another_method(drafter):
         return False
-    return method == "draft_model" or (not method and not _unknown_drafter(it))
+    return method == "draft_model" or (not method and not _unknown_drafter(vllm_config))
 
 
-def _draft_model(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _draft_model(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A draft model in a release without them: V0 had lost speculative decoding, V1 did not draft with models yet. None
     without a plain draft model."""
-    return f"vLLM {it.settings.release} has no draft models" if _is_draft_model(it, obj) else None
+    return f"vLLM {vllm_config.settings.release} has no draft models" if _is_draft_model(vllm_config, obj) else None
 
 
-def _no_method(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _no_method(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A draft model without its method. None with a method, and without a plain draft model."""
-    named = _method(obj) or not _is_draft_model(it, obj)
-    return None if named else f'vLLM {it.settings.release} takes a draft model with "method": "draft_model" only'
+    named = _method(obj) or not _is_draft_model(vllm_config, obj)
+    return (
+        None if named else f'vLLM {vllm_config.settings.release} takes a draft model with "method": "draft_model" only'
+    )
 
 
-def _unknown_drafter(it: Given) -> str | None:
+def _unknown_drafter(vllm_config: VllmConfig) -> str | None:
     """The reason why the drafter's config.json is unknown: it may name another method (`medusa`, `mlp_speculator`,
     MTP), which vLLM then takes. None for a model of the catalog under its own name."""
-    name = str(_config(it).get("model"))
+    name = str(_config(vllm_config).get("model"))
     known = model_of_name(name)
     published = known is not None and by_id(known.value.id) is not None
     if known and published and last_part(name) == last_part(known.value.id):
@@ -167,35 +175,39 @@ def _unknown_drafter(it: Given) -> str | None:
     return f"the config.json of {name} is not known"
 
 
-def _next_tokens(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _next_tokens(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """The method mtp for a model that predicts no further tokens. None with a draft model, and if the model is not of a
     family in `NO_MTP`."""
-    kinds = {str(it.model.model_type), str(it.model.config.get("model_type")), *it.model.architectures}
+    kinds = {
+        str(vllm_config.model.model_type),
+        str(vllm_config.model.config.get("model_type")),
+        *vllm_config.model.architectures,
+    }
     if _method(obj) != "mtp" or obj.get("model") or obj.get("num_speculative_tokens") is None:
         return None
-    if it.model.num_nextn_predict_layers or not kinds.isdisjoint(HAS_MTP) or kinds.isdisjoint(NO_MTP):
+    if vllm_config.model.num_nextn_predict_layers or not kinds.isdisjoint(HAS_MTP) or kinds.isdisjoint(NO_MTP):
         return None
-    return f"{it.model.id} has no layers for multi-token prediction (method mtp)"
+    return f"{vllm_config.model.id} has no layers for multi-token prediction (method mtp)"
 
 
-def _unsupported_target(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _unsupported_target(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """EAGLE3 for a model type that the release does not support. None for other methods."""
-    kind = str(it.model.config.get("model_type") or it.model.model_type)
-    taken = FIRST_TARGETS if it.settings.release < MORE_TARGETS else EAGLE3_TARGETS
+    kind = str(vllm_config.model.config.get("model_type") or vllm_config.model.model_type)
+    taken = FIRST_TARGETS if vllm_config.settings.release < MORE_TARGETS else EAGLE3_TARGETS
     if _method(obj) != "eagle3" or any(part in kind for part in taken):
         return None
     return f"eagle3 is not supported for a {kind} model"
 
 
-def _drafter_ranks(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _drafter_ranks(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A draft model's tensor-parallel size other than 1 or the model's own. None without a draft model or a size."""
-    ranks, tp = obj.get("draft_tensor_parallel_size"), it.parallel.tp
+    ranks, tp = obj.get("draft_tensor_parallel_size"), vllm_config.parallel.tp
     if not obj.get("model") or _method(obj) in NO_DRAFTER or not isinstance(ranks, int) or ranks in (1, tp):
         return None
     return f"draft_tensor_parallel_size {ranks} is neither 1 nor --tensor-parallel-size {tp}"
 
 
-def _vocabulary(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _vocabulary(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """A draft model with a vocabulary of another size. None if a size is unknown, and if the drafter may be of another
     method."""
     name = obj.get("model")
@@ -203,19 +215,19 @@ def _vocabulary(it: Given, obj: Mapping[str, Any]) -> str | None:
         return None
     drafter = None if _is_of_another_method(name) else model_of_name(name)
     words = drafter.value.vocab_size if drafter else None
-    if not words or not it.model.vocab_size or words == it.model.vocab_size:
+    if not words or not vllm_config.model.vocab_size or words == vllm_config.model.vocab_size:
         return None
-    return f"{name} has a vocabulary of {words:,}, and {it.model.id} one of {it.model.vocab_size:,}"
+    return f"{name} has a vocabulary of {words:,}, and {vllm_config.model.id} one of {vllm_config.model.vocab_size:,}"
 
 
-def _asynchronous(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _asynchronous(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """Speculation with asynchronous scheduling. None without --async-scheduling."""
-    return "it does not go with --async-scheduling" if it.args.get("async_scheduling") else None
+    return "it does not go with --async-scheduling" if vllm_config.args.get("async_scheduling") else None
 
 
-def _asynchronous_ngram(it: Given, obj: Mapping[str, Any]) -> str | None:
+def _asynchronous_ngram(vllm_config: VllmConfig, obj: Mapping[str, Any]) -> str | None:
     """N-grams or suffixes with asynchronous scheduling. None for other methods, and without --async-scheduling."""
-    if not it.args.get("async_scheduling") or _method(obj) not in ("ngram", "[ngram]", "suffix"):
+    if not vllm_config.args.get("async_scheduling") or _method(obj) not in ("ngram", "[ngram]", "suffix"):
         return None
     return f"the method {_method(obj)} does not go with --async-scheduling"
 

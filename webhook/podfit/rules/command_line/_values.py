@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, Given
+from podfit.rules.command_line._configuration import ENCODER_ARCHITECTURES, Check, VllmConfig
 from podfit.vllm import change
 from podfit.vllm.memory.kv_releases import STATEFUL
 from podfit.vllm.release import Release
@@ -16,15 +16,15 @@ NO_COMPILATION = "TORCH_COMPILE_DISABLE"
 """1 switches CUDA graphs off with the compilation (vLLM 0.20 … 0.33 config/vllm.py)."""
 
 
-def _captures(it: Given) -> str | None:
+def _captures(vllm_config: VllmConfig) -> str | None:
     """CUDA graph capture sizes that contradict each other. None if CUDA graphs are or may be off, for values of another
     type, and for sizes above a default batch."""
-    config = it.args.get("compilation_config")
+    config = vllm_config.args.get("compilation_config")
     config = config if isinstance(config, Mapping) else {}
-    if _may_lack_graphs(it, config):
+    if _may_lack_graphs(vllm_config, config):
         return None
-    sizes = it.args.get("cudagraph_capture_sizes", config.get("cudagraph_capture_sizes"))
-    most = it.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
+    sizes = vllm_config.args.get("cudagraph_capture_sizes", config.get("cudagraph_capture_sizes"))
+    most = vllm_config.args.get("max_cudagraph_capture_size", config.get("max_cudagraph_capture_size"))
     if isinstance(sizes, list) and not sizes:
         return "cudagraph_capture_sizes is empty: CUDA graphs need one size at least"
     if not isinstance(most, int) or isinstance(most, bool):
@@ -33,8 +33,8 @@ def _captures(it: Given) -> str | None:
         return f"max_cudagraph_capture_size {most}: CUDA graphs need 1 at least"
     if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
         return None
-    tokens = it.settings.batch.max_num_batched_tokens
-    if "max_num_batched_tokens" not in it.args and max(sizes) > tokens:
+    tokens = vllm_config.settings.batch.max_num_batched_tokens
+    if "max_num_batched_tokens" not in vllm_config.args and max(sizes) > tokens:
         return None  # sizes above the batch are left out, and its default depends on the GPU
     largest = max((size for size in sizes if size <= tokens), default=0)
     if largest == most:
@@ -42,84 +42,88 @@ def _captures(it: Given) -> str | None:
     return f"max_cudagraph_capture_size {most} is not the largest of cudagraph_capture_sizes, {largest}"
 
 
-def _may_lack_graphs(it: Given, config: Mapping[str, Any]) -> bool:
+def _may_lack_graphs(vllm_config: VllmConfig, config: Mapping[str, Any]) -> bool:
     """True if CUDA graphs are off, or if `CHANGES_GRAPHS` or `NO_COMPILATION` may switch them off or change their
     sizes."""
-    level, mode = it.args.get("optimization_level"), str(config.get("cudagraph_mode", "")).upper()
-    if it.settings.eager or level in (0, "0") or mode in ("NONE", "0"):
+    level, mode = vllm_config.args.get("optimization_level"), str(config.get("cudagraph_mode", "")).upper()
+    if vllm_config.settings.eager or level in (0, "0") or mode in ("NONE", "0"):
         return True
-    return NO_COMPILATION in it.engine.command.env or not CHANGES_GRAPHS.isdisjoint(config)
+    return NO_COMPILATION in vllm_config.engine.command.env or not CHANGES_GRAPHS.isdisjoint(config)
 
 
-def _profiler(it: Given) -> str | None:
+def _profiler(vllm_config: VllmConfig) -> str | None:
     """The torch profiler without a directory. None for another profiler."""
-    config = it.args.get("profiler_config")
+    config = vllm_config.args.get("profiler_config")
     if not isinstance(config, Mapping) or config.get("profiler") != "torch" or config.get("torch_profiler_dir"):
         return None
     return '--profiler-config: the profiler "torch" needs torch_profiler_dir'
 
 
-def _traces(it: Given) -> str | None:
+def _traces(vllm_config: VllmConfig) -> str | None:
     """Detailed traces without an endpoint. None without such traces."""
-    if not it.args.get("collect_detailed_traces") or it.args.get("otlp_traces_endpoint"):
+    if not vllm_config.args.get("collect_detailed_traces") or vllm_config.args.get("otlp_traces_endpoint"):
         return None
     return "--collect-detailed-traces needs --otlp-traces-endpoint"
 
 
-def _overrides(it: Given) -> str | None:
+def _overrides(vllm_config: VllmConfig) -> str | None:
     """Overrides of config.json that are not a JSON object. None if they are."""
-    value = it.args.get("hf_overrides")
+    value = vllm_config.args.get("hf_overrides")
     return None if isinstance(value, Mapping) else f"--hf-overrides {value!r} is not a JSON object"
 
 
-def _cache_dtype(it: Given) -> str | None:
+def _cache_dtype(vllm_config: VllmConfig) -> str | None:
     """A 16-bit KV cache of another dtype than the model's. None for another kind of KV cache, and if the model's dtype
     is unknown."""
-    text = it.settings.types.kv_cache_dtype
-    if text not in ("bfloat16", "float16") or it.dtype not in ("bfloat16", "float16", "float32") or it.dtype == text:
+    text = vllm_config.settings.types.kv_cache_dtype
+    if (
+        text not in ("bfloat16", "float16")
+        or vllm_config.dtype not in ("bfloat16", "float16", "float32")
+        or vllm_config.dtype == text
+    ):
         return None
-    return f"--kv-cache-dtype {text} is not the model's dtype here, {it.dtype}"
+    return f"--kv-cache-dtype {text} is not the model's dtype here, {vllm_config.dtype}"
 
 
-def _window(it: Given) -> str | None:
+def _window(vllm_config: VllmConfig) -> str | None:
     """--disable-sliding-window of a model with RoPE scaling. None without the argument, without scaling, and for the
     kinds of scaling that vLLM's check passes over."""
-    scaling = it.model.config.get("rope_scaling") or it.model.config.get("rope_parameters")
+    scaling = vllm_config.model.config.get("rope_scaling") or vllm_config.model.config.get("rope_parameters")
     kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None
-    unscaled = kind in (None, "su", "longrope", "llama3", "default") or "gemma3" in (it.model.model_type or "")
-    if not it.args.get("disable_sliding_window") or unscaled:
+    unscaled = kind in (None, "su", "longrope", "llama3", "default") or "gemma3" in (vllm_config.model.model_type or "")
+    if not vllm_config.args.get("disable_sliding_window") or unscaled:
         return None
     return f"--disable-sliding-window is not supported for a model with RoPE scaling ({kind})"
 
 
-def _generates(it: Given) -> str | None:
+def _generates(vllm_config: VllmConfig) -> str | None:
     """An encoder that is asked to generate text. None without `generate`, outside of vLLM's own implementation, and if
     a class may be no encoder's."""
-    is_generator = it.args.get("runner") == "generate" or it.args.get("task") == "generate"
-    classes = it.model.architectures
+    is_generator = vllm_config.args.get("runner") == "generate" or vllm_config.args.get("task") == "generate"
+    classes = vllm_config.model.architectures
     if (
         not is_generator
         or not classes
-        or not it.in_vllm
+        or not vllm_config.in_vllm
         or not all(text.startswith(ENCODER_ARCHITECTURES) for text in classes)
     ):
         return None
-    return f"{it.model.id} is an encoder: it generates no text"
+    return f"{vllm_config.model.id} is an encoder: it generates no text"
 
 
-def _limits(it: Given) -> str | None:
+def _limits(vllm_config: VllmConfig) -> str | None:
     """A negative number of images or videos. None for a model without vision."""
-    value = it.args.get("limit_mm_per_prompt")
-    if not it.model.vision_config or not isinstance(value, Mapping):
+    value = vllm_config.args.get("limit_mm_per_prompt")
+    if not vllm_config.model.vision_config or not isinstance(value, Mapping):
         return None
     counts = {name: item.get("count") if isinstance(item, Mapping) else item for name, item in value.items()}
     wrong = [name for name, item in counts.items() if isinstance(item, int) and item < 0]
     return f"--limit-mm-per-prompt: {wrong[0]} is {counts[wrong[0]]}, 0 at least" if wrong else None
 
 
-def _limit_options(it: Given) -> str | None:
+def _limit_options(vllm_config: VllmConfig) -> str | None:
     """Options of a limit, which are new in 0.11.1. None if no limit has options."""
-    value = it.args.get("limit_mm_per_prompt")
+    value = vllm_config.args.get("limit_mm_per_prompt")
     limits = value if isinstance(value, Mapping) else {}
     wrong = [name for name, item in limits.items() if isinstance(item, Mapping)]
     return f"--limit-mm-per-prompt: {wrong[0]} is not a number of items, which v0.11.0 takes alone" if wrong else None
@@ -136,42 +140,42 @@ TEXT_ALONE = frozenset({
 up to 0.10.0."""
 
 
-def _limits_of_text(it: Given) -> str | None:
+def _limits_of_text(vllm_config: VllmConfig) -> str | None:
     """A limit of images or videos for a model that takes text alone. None if the model may take more."""
-    classes = it.model.architectures
-    if not it.args.get("limit_mm_per_prompt") or not classes or not TEXT_ALONE.issuperset(classes):
+    classes = vllm_config.model.architectures
+    if not vllm_config.args.get("limit_mm_per_prompt") or not classes or not TEXT_ALONE.issuperset(classes):
         return None
-    return f"--limit-mm-per-prompt is for multimodal models, {it.model.id} takes text alone"
+    return f"--limit-mm-per-prompt is for multimodal models, {vllm_config.model.id} takes text alone"
 
 
-def _pruning(it: Given) -> str | None:
+def _pruning(vllm_config: VllmConfig) -> str | None:
     """A video pruning rate outside of [0, 1). None for a model without vision, and without a number."""
-    rate = it.args.get("video_pruning_rate")
-    if not it.model.vision_config or not isinstance(rate, int | float) or 0 <= rate < 1:
+    rate = vllm_config.args.get("video_pruning_rate")
+    if not vllm_config.model.vision_config or not isinstance(rate, int | float) or 0 <= rate < 1:
         return None
     return f"--video-pruning-rate {rate:g} is not within 0 … 1, without 1"
 
 
-def _encoder_backend(it: Given) -> str | None:
+def _encoder_backend(vllm_config: VllmConfig) -> str | None:
     """An attention backend of the vision encoder that was removed. None for a model without vision, and for other
     backends."""
-    name = str(it.args.get("mm_encoder_attn_backend"))
-    removed = bool(it.model.vision_config) and name.upper() == "XFORMERS"
+    name = str(vllm_config.args.get("mm_encoder_attn_backend"))
+    removed = bool(vllm_config.model.vision_config) and name.upper() == "XFORMERS"
     return f"--mm-encoder-attn-backend {name} was removed" if removed else None
 
 
-def _connector(it: Given) -> str | None:
+def _connector(vllm_config: VllmConfig) -> str | None:
     """A KV transfer role without a connector. None without a role."""
-    value = it.args.get("kv_transfer_config")
+    value = vllm_config.args.get("kv_transfer_config")
     if not isinstance(value, Mapping) or value.get("kv_connector") or not value.get("kv_role"):
         return None
     return f"--kv-transfer-config has the kv_role {value['kv_role']!r} and no kv_connector"
 
 
-def _connector_for_manager(it: Given) -> str | None:
+def _connector_for_manager(vllm_config: VllmConfig) -> str | None:
     """A KV transfer role without a connector, which decides about the hybrid KV cache manager (config/vllm.py). None if
     --disable-hybrid-kv-cache-manager decides."""
-    return None if "disable_hybrid_kv_cache_manager" in it.args else _connector(it)
+    return None if "disable_hybrid_kv_cache_manager" in vllm_config.args else _connector(vllm_config)
 
 
 ALLOCATOR, EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
@@ -179,22 +183,24 @@ KEEPS_PAGES = ("enable_cumem_allocator", "enable_sleep_mode")
 """Arguments with which the KV cache stays on the same physical pages; sleep mode switches the allocator on."""
 
 
-def _moving_pages(it: Given) -> str | None:
+def _moving_pages(vllm_config: VllmConfig) -> str | None:
     """A KV connector, whose registered memory PyTorch's expandable segments may move. None without such segments, with
     an argument of `KEEPS_PAGES`, and without a connector or --kv-offloading-size."""
-    config = it.args.get("kv_transfer_config")
+    config = vllm_config.args.get("kv_transfer_config")
     connector = config.get("kv_connector") if isinstance(config, Mapping) else None
-    offloads = it.args.get("kv_offloading_size") is not None
-    if EXPANDABLE not in it.engine.command.env.get(ALLOCATOR, "") or any(it.args.get(text) for text in KEEPS_PAGES):
+    offloads = vllm_config.args.get("kv_offloading_size") is not None
+    if EXPANDABLE not in vllm_config.engine.command.env.get(ALLOCATOR, "") or any(
+        vllm_config.args.get(text) for text in KEEPS_PAGES
+    ):
         return None
     what = f"the KV connector {connector}" if connector else "--kv-offloading-size" if offloads else None
     return f"{what} does not work with {ALLOCATOR}={EXPANDABLE}" if what else None
 
 
-def _processor_cache(it: Given) -> str | None:
+def _processor_cache(vllm_config: VllmConfig) -> str | None:
     """A negative size of the multimodal processor's cache. None for a model without vision."""
-    size = it.args.get("mm_processor_cache_gb")
-    if not it.model.vision_config or not isinstance(size, int | float) or size >= 0:
+    size = vllm_config.args.get("mm_processor_cache_gb")
+    if not vllm_config.model.vision_config or not isinstance(size, int | float) or size >= 0:
         return None
     return f"--mm-processor-cache-gb {size:g} is negative"
 
@@ -204,18 +210,18 @@ NO_LENGTH_OF_ZERO = Release(0, 23)
 given, 0.23 does not)."""
 
 
-def _length(it: Given) -> str | None:
+def _length(vllm_config: VllmConfig) -> str | None:
     """A --max-model-len below 1 that is not -1. None for 0 before `NO_LENGTH_OF_ZERO` if a batch is given."""
-    length = it.number("max_model_len", 1)
-    taken = it.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in it.args
+    length = vllm_config.number("max_model_len", 1)
+    taken = vllm_config.release < NO_LENGTH_OF_ZERO and "max_num_batched_tokens" in vllm_config.args
     if length >= -1 and (length or taken):
         return None
     return f"--max-model-len {length} is neither a length nor -1, which means as long as fits"
 
 
-def _structured_outputs_backend(it: Given) -> str | None:
+def _structured_outputs_backend(vllm_config: VllmConfig) -> str | None:
     """An option of --structured-outputs-config that the chosen backend does not have. None without such an option."""
-    config = it.args.get("structured_outputs_config")
+    config = vllm_config.args.get("structured_outputs_config")
     if not isinstance(config, Mapping):
         return None
     backend = config.get("backend", "auto")
@@ -228,32 +234,37 @@ def _structured_outputs_backend(it: Given) -> str | None:
     return None
 
 
-def _state_blocks(it: Given) -> str | None:
+def _state_blocks(vllm_config: VllmConfig) -> str | None:
     """A block size of states without prefix caching. None if prefix caching is on or unknown, and for a block of the
     whole context."""
-    size = it.number("mamba_block_size", 0)
-    if not size or size == it.resolved.budget.max_model_len or it.prefix_caching is not False:
+    size = vllm_config.number("mamba_block_size", 0)
+    if not size or size == vllm_config.resolved.budget.max_model_len or vllm_config.prefix_caching is not False:
         return None
     return f"--mamba-block-size {size} needs prefix caching, which is off"
 
 
-def _as_it_is(it: Given) -> str | None:
+def _as_it_is(vllm_config: VllmConfig) -> str | None:
     """Pooling without a conversion, with a model that generates text. None unless vLLM's own implementation runs a
     model whose classes all generate."""
-    classes = it.model.architectures
-    if it.args.get("runner") != "pooling" or it.args.get("convert") != "none" or not it.in_vllm or not classes:
+    classes = vllm_config.model.architectures
+    if (
+        vllm_config.args.get("runner") != "pooling"
+        or vllm_config.args.get("convert") != "none"
+        or not vllm_config.in_vllm
+        or not classes
+    ):
         return None
     if not all(text.endswith("ForCausalLM") for text in classes):
         return None
-    return f"--runner pooling with --convert none: {it.model.id} generates text and is not a pooling model"
+    return f"--runner pooling with --convert none: {vllm_config.model.id} generates text and is not a pooling model"
 
 
-def _levels(it: Given) -> str | None:
+def _levels(vllm_config: VllmConfig) -> str | None:
     """A compilation level without the CUDA graphs that state layers need. None for other models, in eager mode, and if
     the config sets cudagraph_mode."""
-    config = it.args.get("compilation_config")
+    config = vllm_config.args.get("compilation_config")
     level = config.get("level") if isinstance(config, Mapping) else None
-    if it.settings.eager or level not in (0, 1, 2) or STATEFUL.isdisjoint(it.model.layer_types):
+    if vllm_config.settings.eager or level not in (0, 1, 2) or STATEFUL.isdisjoint(vllm_config.model.layer_types):
         return None
     if isinstance(config, Mapping) and "cudagraph_mode" in config:
         return None
@@ -263,9 +274,9 @@ def _levels(it: Given) -> str | None:
 def _twice(dest: str, config: str, key: str, release: Release) -> Check:
     """The check of an argument that is a key of a JSON argument, too (engine/arg_utils.py)."""
 
-    def refusal(it: Given) -> str | None:
-        given = it.args.get(config)
-        if it.args.get(dest) is None or not isinstance(given, Mapping) or given.get(key) is None:
+    def refusal(vllm_config: VllmConfig) -> str | None:
+        given = vllm_config.args.get(config)
+        if vllm_config.args.get(dest) is None or not isinstance(given, Mapping) or given.get(key) is None:
             return None
         flags = [f"--{name.replace('_', '-')}" for name in (dest, config)]
         return f"{flags[0]} and {key} in {flags[1]}: vLLM takes one of them"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from podfit.rules.command_line._configuration import Given
+from podfit.rules.command_line._configuration import VllmConfig
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import change
@@ -40,18 +40,19 @@ class ConnectorStepMismatch(Rule):
 
     def check(self, engine: Engine) -> Iterator[Finding]:
         """Likely: the image has the LMCache of its day."""
-        cases = [(it, _state_block(it)) for it in _per_gpu(engine) if _has_the_check(it)]
-        wrong = [(it, block) for it, block in cases if block is not None and not _covers_one_block(it, block)]
-        if not wrong or len(wrong) < len(cases):
+        checked = [vllm_config for vllm_config in _per_gpu(engine) if _has_the_check(vllm_config)]
+        if not checked or any(map(_may_start, checked)):
             return
-        it, block = wrong[0]
-        settings = it.settings
+        vllm_config, block = checked[0], _state_block(checked[0])
+        if block is None:
+            return
+        settings = vllm_config.settings
         longest = 2 * block - 1
         fewer = () if settings.batch.max_num_seqs <= longest else (f"--max-num-seqs {longest}",)
         default = "" if "max_num_batched_tokens" in engine.args.given else "the default of "
         yield Finding(
             path=engine.argument("max_num_batched_tokens"),
-            message=f"{CONNECTOR} needs a step of {block:,} to {longest:,} tokens with {it.model.id}, and "
+            message=f"{CONNECTOR} needs a step of {block:,} to {longest:,} tokens with {vllm_config.model.id}, and "
             f"{default}--max-num-batched-tokens is {settings.batch.max_num_batched_tokens:,}",
             certainty="likely",
             suggestions=(
@@ -61,7 +62,7 @@ class ConnectorStepMismatch(Rule):
         )
 
 
-def _per_gpu(engine: Engine) -> Iterator[Given]:
+def _per_gpu(engine: Engine) -> Iterator[VllmConfig]:
     """The engine on each GPU that it may get; the default of a step depends on the GPU, a block does not."""
     model, release = engine.model, engine.release
     if model is None or release is None or engine.command.own_flags:
@@ -69,26 +70,36 @@ def _per_gpu(engine: Engine) -> Iterator[Given]:
     gpus = plan.gpus_of(engine.gpu.value if engine.gpu else None, engine.facts.gpu_memory)
     any_gpu = (None,) if "max_num_batched_tokens" in engine.args.given else ()
     for gpu in gpus or any_gpu:
-        yield Given(engine, engine.args.given, model.value, release, gpu)
+        yield VllmConfig(engine, engine.args.given, model.value, release, gpu)
 
 
-def _has_the_check(it: Given) -> bool:
+def _has_the_check(vllm_config: VllmConfig) -> bool:
     """True if the connector is the lmcache package's, and prefixes are cached."""
     first, past = CHECKED
-    config = it.args.get("kv_transfer_config")
-    if not first <= it.release < past or not isinstance(config, Mapping) or config.get("kv_connector") != CONNECTOR:
+    config = vllm_config.args.get("kv_transfer_config")
+    if (
+        not first <= vllm_config.release < past
+        or not isinstance(config, Mapping)
+        or config.get("kv_connector") != CONNECTOR
+    ):
         return False
-    packaged = it.release >= PACKAGED_SINCE and kv_releases.BUILT_IN not in it.engine.command.env
+    packaged = vllm_config.release >= PACKAGED_SINCE and kv_releases.BUILT_IN not in vllm_config.engine.command.env
     named = str(config.get("kv_connector_module_path", "")).startswith(MODULE)
-    return (packaged or named) and bool(it.prefix_caching)
+    return (packaged or named) and bool(vllm_config.prefix_caching)
 
 
-def _covers_one_block(it: Given, block: int) -> bool:
+def _may_start(vllm_config: VllmConfig) -> bool:
+    """True if a step fits the block of states, or there is no such block."""
+    block = _state_block(vllm_config)
+    return block is None or _covers_one_block(vllm_config, block)
+
+
+def _covers_one_block(vllm_config: VllmConfig, block: int) -> bool:
     """True if a step of max_num_batched_tokens covers one block of `block` tokens, and not two."""
-    return block <= it.settings.batch.max_num_batched_tokens < 2 * block
+    return block <= vllm_config.settings.batch.max_num_batched_tokens < 2 * block
 
 
-def _state_block(it: Given) -> int | None:
+def _state_block(vllm_config: VllmConfig) -> int | None:
     """Tokens per block of states under the hybrid KV cache manager; None if it has none."""
-    attention = replace(it.settings.attention, manager=True)  # the package's class leaves it on
-    return state_block(it.model, replace(it.settings, attention=attention))
+    attention = replace(vllm_config.settings.attention, manager=True)  # the package's class leaves it on
+    return state_block(vllm_config.model, replace(vllm_config.settings, attention=attention))
