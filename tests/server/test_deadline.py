@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -107,6 +109,26 @@ def test_nobody_who_guards_a_rule_catches_it(watch: DeadlineWatch, clock: Clock)
 
     with pytest.raises(OutOfTime):
         watch.within(2.0, guarded)
+
+
+def test_a_profiler_works_after_an_evaluation_that_was_ended() -> None:
+    """CPython 3.11 loops forever if it believes that an exception is still to be raised: a process of its own."""
+    program = (
+        "import sys, time\n"
+        "from podfit.server.deadline import DeadlineWatch, OutOfTime\n"
+        "def spin():\n"
+        "    end = time.monotonic() + 30\n"
+        "    while time.monotonic() < end: pass\n"
+        "try: DeadlineWatch().within(0.01, spin)\n"
+        "except OutOfTime: print('ended')\n"
+        "sys.setprofile(lambda *event: None)\n"
+        "(lambda: None)()\n"
+        "sys.setprofile(None)\n"
+        "print('profiled')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ran.stdout.split() == ["ended", "profiled"]
 
 
 def test_it_looks_by_itself() -> None:

@@ -77,13 +77,20 @@ class DeadlineWatch:
         self._ends[thread] = self._clock() + seconds, time.thread_time() + (JUDGING if judging is None else judging)
         if not self._busy.is_set():
             self._busy.set()
+        is_raised = False
         try:
             return call()
+        except OutOfTime:
+            is_raised = True
+            raise
         finally:
             with self._lock:
                 is_ended = self._ends.pop(thread, None) is None
-                if is_ended:  # an OutOfTime that is not raised yet must not be raised after this call
-                    _RAISE(ctypes.c_ulong(thread), None)
+            if is_ended and not is_raised:
+                # It is set but not raised yet, and must not be raised after this call: CPython looks when a function in
+                # C returns. To withdraw it (with NULL) would leave the interpreter's mark that one is set. CPython 3.11
+                # with that mark loops forever in the first function under a profiler or tracer.
+                time.sleep(0)
 
     def look(self) -> None:
         """Raise OutOfTime in each thread whose call is over its time by one of its two limits."""
