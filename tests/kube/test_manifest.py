@@ -15,7 +15,7 @@ from podfit.kube.manifest import list_items, load, read
 from podfit.kube.manifest.part import MAX_DEPTH
 from podfit.kube.manifest.yaml_text import MAX_ERRORS
 from podfit.kube.path import FieldPath
-from podfit.report.marks import Dumper
+from podfit.report.yaml_style import Dumper
 
 PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

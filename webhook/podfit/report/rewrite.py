@@ -10,129 +10,149 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.kube import manifest
 from podfit.kube.patch import Edit, apply, json_patch
-from podfit.report.marks import Marked
+from podfit.report.marks import Marked, tokens
 
 Edits = Iterable[tuple[int, Sequence[Edit]]]
-"""Index of a document in the text → the edits of that document."""
+"""(index of a document in the text, from 0; the edits of that document)."""
 Operation = Mapping[str, Any]
+"""One operation of a JSON Patch: "op", "path" (a JSON Pointer), and for `add` and `replace` "value"."""
 
 
 def rewrite(text: str, edits: Edits) -> str:
     """`text` with the edits of each document made, as YAML or JSON, whichever it is.
 
-    Raises ValueError where the text can't be rewritten without changing what is not asked for.
+    Raises ValueError if the text can't be rewritten without changes that the edits do not ask for.
     """
     if text.lstrip()[:1] in ("{", "["):
-        parts, bodies = [text], [0]
+        parts, documents = [text], [0]
     else:
         parts = re.split(r"(?m)^(---(?:[ \t].*)?\r?\n)", text)  # text, separator, text, separator, text …
-        bodies = [index for index in range(0, len(parts), 2) if index or parts[0].strip()]
-        if bodies[:1] == [0] and not _content(parts[0]):
-            bodies = bodies[1:]  # comments before the first separator are not a document
+        documents = list(range(0, len(parts), 2))  # indices in `parts`
+        if not _has_content(parts[0]):
+            del documents[0]  # nothing or comments before the first separator: not a document
     for number, changes in edits:
-        if number >= len(bodies):
+        if number >= len(documents):
             raise ValueError("several documents without --- between them")
-        at = bodies[number]
-        parts[at] = _document(parts[at], changes)
+        index = documents[number]
+        parts[index] = _edited_document(parts[index], changes)
     return "".join(parts)
 
 
-def _content(text: str) -> bool:
+def _has_content(text: str) -> bool:
+    """True if YAML text has more than blank lines, comments (`#`) and directives (`%`)."""
     return any(line.strip() and not line.lstrip().startswith(("#", "%")) for line in text.splitlines())
 
 
-def _document(text: str, changes: Sequence[Edit]) -> str:
-    """One YAML document with the changes; raises ValueError if its anchors or merge keys share what changes."""
-    before = manifest.load(text)
-    target = before
-    for operation in json_patch(before, changes):
-        items = [*_items(target, operation)]
-        itemwise = _changed(text, target, items) if items else None
-        if itemwise is None or manifest.load(itemwise[0]) != itemwise[1]:
-            itemwise = _changed(text, target, _small(target, operation))
-        text, target = itemwise
-    if manifest.load(text) != target:
+class _Version(NamedTuple):
+    """A document after some operations."""
+
+    text: str
+    target: Any
+    """The object that the text has to mean."""
+
+    @property
+    def is_right(self) -> bool:
+        """True if YAML reads the text as the object."""
+        return bool(manifest.load(self.text) == self.target)
+
+
+def _edited_document(text: str, changes: Sequence[Edit]) -> str:
+    """One YAML or JSON document with the changes. Raises ValueError if its anchors or merge keys share what changes.
+
+    Of an operation on a list, its items are changed one by one first, since that keeps the most lines and comments.
+    Where this goes wrong (an anchor), the whole list is replaced."""
+    obj = manifest.load(text)
+    version = _Version(text, obj)
+    for operation in json_patch(obj, changes):
+        by_item = list(_item_operations(version.target, operation))
+        next_version = _changed(version, by_item) if by_item else None
+        if next_version is None or not next_version.is_right:
+            next_version = _changed(version, _field_operations(version.target, operation))
+        version = next_version
+    if not version.is_right:
         raise ValueError("the YAML shares what is to be changed with other places (an anchor, a merge key)")
-    return text
+    return version.text
 
 
-def _changed(text: str, value: Any, operations: Iterable[Operation]) -> tuple[str, Any]:
-    """The text and the object with the operations made."""
-    for small in operations:
-        value = apply(value, [dict(small)])
-        if not _is_applied(manifest.load(text), small):  # an anchor that was changed has changed its aliases too
-            text = Marked(text).change(small, value)
-    return text, value
+def _changed(version: _Version, operations: Iterable[Operation]) -> _Version:
+    """The text and the object after all the operations."""
+    text, target = version
+    for operation in operations:
+        target = apply(target, [dict(operation)])
+        if not _is_applied(manifest.load(text), operation):  # an anchor that was changed has changed its aliases too
+            text = Marked(text).change(operation, target)
+    return _Version(text, target)
 
 
-def _items(obj: Any, operation: Operation) -> Iterator[Operation]:
-    """A list of texts in place of another one, item by item, so that the others keep their lines and comments; nothing
-    where it is not such an operation."""
-    path, value = operation["path"], operation.get("value")
+def _item_operations(obj: Any, operation: Operation) -> Iterator[Operation]:
+    """Operations on single items that do the same as the replacement of a list of texts by another one, so that all
+    other items keep their lines and comments. Nothing for another operation, or if one of the lists is empty."""
+    path, new = operation["path"], operation.get("value")
     old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
-    if not (isinstance(old, list) and isinstance(value, list) and old and value):
+    if not (isinstance(old, list) and isinstance(new, list) and old and new):
         return
-    if not all(isinstance(item, str) for item in (*old, *value)):
+    if not all(isinstance(item, str) for item in (*old, *new)):
         return
-    shift = 0
-    for _, start, end, first, last in difflib.SequenceMatcher(None, old, value, autojunk=False).get_opcodes():
-        if old[start:end] == value[first:last]:
+    shift = 0  # how many items the operations so far have added, less those that they have removed
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if tag == "equal":
             continue
-        both = min(end - start, last - first)
-        for n in range(both):
-            yield {"op": "replace", "path": f"{path}/{start + n + shift}", "value": value[first + n]}
-        for _ in range(start + both, end):
-            yield {"op": "remove", "path": f"{path}/{start + both + shift}"}
-        for n in range(first + both, last):
-            yield {"op": "add", "path": f"{path}/{n}", "value": value[n]}
-        shift += (last - first) - (end - start)
+        replaced = min(old_end - old_start, new_end - new_start)
+        for offset in range(replaced):
+            yield {"op": "replace", "path": f"{path}/{old_start + offset + shift}", "value": new[new_start + offset]}
+        for _ in range(old_start + replaced, old_end):  # each at the same index, to which the next item moves up
+            yield {"op": "remove", "path": f"{path}/{old_start + replaced + shift}"}
+        for index in range(new_start + replaced, new_end):
+            yield {"op": "add", "path": f"{path}/{index}", "value": new[index]}
+        shift += (new_end - new_start) - (old_end - old_start)
 
 
-def _small(obj: Any, operation: Operation) -> Iterator[Operation]:
-    """The operation, a replaced object taken apart, so that the fields which stay the same keep their lines."""
-    path, value = operation["path"], operation.get("value")
+def _field_operations(obj: Any, operation: Operation) -> Iterator[Operation]:
+    """Operations on the fields that differ, instead of the replacement of an object by one that shares a key with it,
+    so that equal fields keep their lines. Any other operation itself."""
+    path, new = operation["path"], operation.get("value")
     old = _get(obj, tokens(path)) if operation["op"] == "replace" else None
-    if not isinstance(old, Mapping) or not isinstance(value, Mapping) or not old or not value:
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or not set(old) & set(new):
         yield operation
         return
-    if not set(old) & set(value):
-        yield operation
-        return
-    for key, new in value.items():
-        at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+    for key, value in new.items():
+        field = f"{path}/{_escaped(key)}"
         if key not in old:
-            yield {"op": "add", "path": at, "value": new}
-        elif old[key] != new:
-            yield from _small(obj, {"op": "replace", "path": at, "value": new})
-    for key in old.keys() - value.keys():
-        yield {"op": "remove", "path": f"{path}/{key.replace('~', '~0').replace('/', '~1')}"}
+            yield {"op": "add", "path": field, "value": value}
+        elif old[key] != value:
+            yield from _field_operations(obj, {"op": "replace", "path": field, "value": value})
+    for key in old.keys() - new.keys():
+        yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+
+
+def _escaped(key: str) -> str:
+    """The key as a part of a JSON Pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _is_applied(obj: Any, operation: Operation) -> bool:
-    """The object is already as the operation would leave it."""
+    """True if the operation would change nothing in the object. Always False for an item inserted at an index, since
+    an equal item there may be another one, and for the value null, which `_get` does not tell from an absent one."""
     *parents, last = tokens(operation["path"])
-    at = _get(obj, parents)
+    parent = _get(obj, parents)
     if operation["op"] == "remove":
-        return isinstance(at, Mapping) and last not in at
+        return isinstance(parent, Mapping) and last not in parent
+    value = operation["value"]
     if last == "-":
-        return isinstance(at, list) and operation["value"] in at
-    if operation["op"] == "add" and isinstance(at, list):
+        return isinstance(parent, list) and value in parent
+    if value is None or (operation["op"] == "add" and isinstance(parent, list)):
         return False
-    return at is not None and _get(at, [last]) == operation["value"] and operation["value"] is not None
-
-
-def tokens(pointer: str) -> list[str]:
-    """The parts of a JSON Pointer."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    return bool(_get(parent, [last]) == value)
 
 
 def _get(obj: Any, parts: Sequence[str]) -> Any:
-    """The value at a path of keys and indices; None if there is none."""
+    """The value at a path of keys and of indices in digits; None if there is none, or if it is null."""
     for part in parts:
         if isinstance(obj, list):
             obj = obj[int(part)] if part.isdigit() and int(part) < len(obj) else None
@@ -144,7 +164,8 @@ def _get(obj: Any, parts: Sequence[str]) -> Any:
 def diff(before: str, after: str, name: str) -> str:
     """A unified diff for `git apply` and `patch -p1` in the folder that the file's name starts from; empty if the texts
     are equal. `name`: relative with slashes, or absolute: then it is for `patch -p1 -d /`."""
-    old, new = (_in_header(f"{side}/{name.lstrip('/')}") for side in "ab")
+    path = name.lstrip("/")
+    old, new = _in_header(f"a/{path}"), _in_header(f"b/{path}")
     lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), old, new)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
