@@ -162,7 +162,7 @@ class Marked:
         return self._splice(*alias, self.style.inline(value))
 
     def _add(self, parent: Node, name: str, value: Any, path: Sequence[str]) -> str:
-        """The text with a new last field in an object. `path`: of the field, for the error if `parent` is no object."""
+        """The text with a new last field in an object. `path`: of the field, for an error message."""
         if not isinstance(parent, MappingNode):
             raise ValueError(f"{'/'.join(path[:-1]) or 'the document'} is not an object")
         if not is_block(parent):
@@ -231,8 +231,8 @@ class Marked:
     def _replace(self, parent: Node, child: _Child, value: Any) -> str:
         """The text with another value of a field or an item that is written here (no alias).
 
-        The new value keeps as much of the old one's style as it can: first a text with a part added, then a block
-        scalar, then one line, at last lines below the key."""
+        The new value keeps as much of the old one's style as it can. In this order: the old text with a part inserted,
+        a block scalar, one line, lines below the key."""
         node = child.value
         start, end = node.start_mark.index, self._end(node, node.start_mark.index)
         if not self.json and isinstance(node, ScalarNode) and isinstance(value, str):
@@ -275,8 +275,8 @@ class Marked:
     def _block_scalar(self, node: Node, value: Any, written: str) -> str | None:
         """The value as a block scalar whose lines are kept (`|`), in place of `written`, the text of `node`.
 
-        None if `node` is not a block scalar, or the value can't be one: not a text, empty, with spaces or line breaks
-        at an end that YAML would cut, or with a carriage return."""
+        None if `node` is not a block scalar, or if the value can't be one. It can't if it is not a text, or empty, if
+        it has a carriage return, or if YAML would cut the spaces and line breaks at its ends."""
         if not isinstance(node, ScalarNode) or node.style not in ("|", ">") or not isinstance(value, str):
             return None
         body = value.removesuffix("\n")

@@ -137,8 +137,10 @@ def _escaped(key: str) -> str:
 
 
 def _is_applied(obj: Any, operation: Operation) -> bool:
-    """True if the operation would change nothing in the object. Always False for an item inserted at an index, since
-    an equal item there may be another one, and for the value null, which `_get` does not tell from an absent one."""
+    """True if the operation would change nothing in the object.
+
+    Always False for an item inserted at an index, since an equal item there may be another one. Also for the value
+    null, which for `_get` is the same as an absent one."""
     *parents, last = tokens(operation["path"])
     parent = _get(obj, parents)
     if operation["op"] == "remove":

@@ -100,8 +100,8 @@ class _Indents(NamedTuple):
 
 
 def measured_style(root: Node, newline: str, *, is_json: bool) -> Style:
-    """The style of a document: the first indentation of an object below a key, and the most frequent one of the dashes
-    of a list, which is at most as wide. `root`: its node with marks."""
+    """The style of a document. It has the first indentation of an object below a key, and the most frequent one of the
+    dashes of a list, which is at most as wide. `root`: the document's node with marks."""
     indents = _indents(root)
     field_indent = next((indent for indent in indents.fields if indent > 1), DEFAULT_INDENT)
     dash_indent = DEFAULT_INDENT
