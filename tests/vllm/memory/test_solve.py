@@ -223,7 +223,7 @@ def test_weights_that_are_other_elsewhere_are_planned(
     asked = arguments.read(engine("0.33.0", **given_), model(**config), {})
     begun = load(asked, TURING, None, Release(0, 33))
     assert begun is not None
-    assert begun.are_alike_elsewhere(asked.width) is alike
+    assert begun.has_same_weights_elsewhere(asked.width) is alike
 
 
 def test_where_a_larger_share_is_enough_nothing_that_gives_up_more_is_listed() -> None:

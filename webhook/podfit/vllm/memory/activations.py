@@ -28,6 +28,16 @@ class Sampler(NamedTuple):
     """Bytes for each sequence and vocabulary entry alive at the peak."""
 
     floor: float
+    """The certain minimum."""
+    low: float
+    likely: float
+    high: float
+    """The end of the 95 % interval that begins with `low`."""
+
+
+class Peak(NamedTuple):
+    """Bytes of one step of the profile run, and their 95 % interval."""
+
     low: float
     likely: float
     high: float
@@ -115,8 +125,10 @@ class Run(NamedTuple):
 
 
 def _run(model: Model, settings: Settings) -> Run:
-    """The settings that the activations depend on. A chunk is used only if it is a number of at most 18 digits."""
-    chunk = (model.num_experts and settings.kernels.variable("VLLM_FUSED_MOE_CHUNK_SIZE")) or ""
+    """The settings that the activations depend on. A chunk is used only if the model has experts, and if it is a number
+    of at most 18 digits, which fits into 64 bits."""
+    chunk = settings.kernels.variable("VLLM_FUSED_MOE_CHUNK_SIZE") if model.num_experts else None
+    is_number = chunk is not None and chunk.isdecimal() and len(chunk) <= 18
     types, batch, gpu, multimodal = settings.types, settings.batch, settings.gpu, settings.multimodal
     return Run(
         release=settings.release,
@@ -137,7 +149,7 @@ def _run(model: Model, settings: Settings) -> Run:
         warm=settings.warm,
         adapted=settings.lora is not None,
         all2all=settings.kernels.all2all,
-        chunk=int(chunk) if chunk.isdecimal() and len(chunk) < 19 else None,
+        chunk=int(chunk) if chunk is not None and is_number else None,
         other_kernels=settings.kernels.other_kernels,
     )
 
@@ -157,11 +169,11 @@ def gathered(model: Model, run: Run) -> int:
     """Tokens that reach the experts of a rank: those of all data-parallel ranks, each with a full batch in the profile
     run (vLLM 0.10 fused_moe/layer.py, do_naive_dispatch_combine; from 0.11 all-gather).
 
-    Some backends send each expert its own tokens, in chunks. vLLM uses them only if an argument or a variable names
-    one.
+    Without experts, and with a backend that sends each expert its own tokens in chunks, they are those of one batch.
+    vLLM uses such a backend only if an argument or a variable names it (`run.all2all`).
     """
-    spread = model.num_experts and run.all2all in (None, "naive", "allgather_reducescatter")
-    return run.max_num_batched_tokens * (run.cut.dp if spread else 1)
+    is_gathered = model.num_experts and run.all2all in (None, "naive", "allgather_reducescatter")
+    return run.max_num_batched_tokens * (run.cut.dp if is_gathered else 1)
 
 
 def has_triton_experts(run: Run) -> bool:
@@ -170,16 +182,18 @@ def has_triton_experts(run: Run) -> bool:
 
 
 def at_once(model: Model, run: Run) -> int:
-    """Tokens, of the gathered ones, that the experts process at once: Marlin's kernel, for 4 bits, takes all."""
-    rows = gathered(model, run)
+    """Tokens, of the gathered ones, that the experts process at once: a chunk, or all of them.
+
+    All outside of the releases that have chunks (see CHUNKED), and in Marlin's kernel, for 4 bits."""
+    tokens = gathered(model, run)
     if not has_triton_experts(run) or not CHUNKED <= run.release < UNCHUNKED:
-        return rows
+        return tokens
     usual = 32_768 if run.release < (0, 12) else 16_384
-    return min(rows, usual if run.chunk is None else run.chunk)
+    return min(tokens, usual if run.chunk is None else run.chunk)
 
 
 def expert_width(model: Model, run: Run) -> int:
-    """Width of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP."""
+    """Width of one routed expert on a rank: whole with expert parallelism, else cut over TP × DP. 0 if unknown."""
     width = model.moe_intermediate_size or model.intermediate_size or 0
     return width // (1 if run.cut.expert else run.cut.experts)
 
@@ -191,18 +205,27 @@ MODELOPT_ELSEWHERE = Release(0, 17)
 """Since then ModelOpt's FP8 experts have a kernel without these buffers: none with Nemotron-3 on 0.17.1 … 0.19."""
 
 
-def expert_workspace(model: Model, run: Run) -> tuple[float, float]:
-    """(likely, most): bytes of the buffers of Triton's kernel for experts, which are still there while vLLM samples.
+class ExpertWorkspace(NamedTuple):
+    """Bytes of the buffers of Triton's kernel for experts, which are still there while vLLM samples."""
+
+    likely: float
+    most: float
+
+
+def expert_workspace(model: Model, run: Run) -> ExpertWorkspace:
+    """The buffers of Triton's kernel for experts; likely 0 if the experts probably have another kernel, and 0 at most
+    if they certainly have.
 
     tokens × experts per token × (the larger of the activation's result and the hidden states, and the larger of gate
-    and up and the hidden states): vLLM 0.18 fused_moe/fused_moe.py workspace_shapes.
+    and up and the hidden states): vLLM 0.18 fused_moe/fused_moe.py workspace_shapes. Float32 is computed in 16 bits.
     """
     if not model.num_experts or not has_triton_experts(run) or run.release < WORKSPACE_SINCE:
-        return 0.0, 0.0
+        return ExpertWorkspace(likely=0.0, most=0.0)
     hidden, inner = shape.routed_width(model), expert_width(model, run)
-    widths = max(inner, hidden) + max((1 if shape.is_ungated(model) else 2) * inner, hidden)
+    gate_and_up = inner if shape.is_ungated(model) else 2 * inner
+    widths = max(inner, hidden) + max(gate_and_up, hidden)
     size = float(at_once(model, run) * (model.num_experts_per_tok or 1) * widths * min(run.width, 2))
-    return (0.0 if _has_other_kernel(model, run) else size), size
+    return ExpertWorkspace(likely=0.0 if _has_other_kernel(model, run) else size, most=size)
 
 
 def _has_other_kernel(model: Model, run: Run) -> bool:
@@ -211,22 +234,26 @@ def _has_other_kernel(model: Model, run: Run) -> bool:
     if run.vendor != "nvidia" or run.scheme is None or run.scheme.name != "FP8":
         return False
     config = model.quantization_config or {}
-    modelopt = "modelopt" in str(config.get("quant_method") or config.get("producer")) or model.id.startswith("nvidia/")
-    usual = run.capability is not None and (8, 9) <= run.capability < (10, 0)
-    return not usual or run.cut.expert or (modelopt and run.release >= MODELOPT_ELSEWHERE)
+    method = str(config.get("quant_method") or config.get("producer"))
+    is_modelopt = "modelopt" in method or model.id.startswith("nvidia/")
+    is_ada_or_hopper = run.capability is not None and (8, 9) <= run.capability < (10, 0)
+    return not is_ada_or_hopper or run.cut.expert or (is_modelopt and run.release >= MODELOPT_ELSEWHERE)
 
 
 def forward(model: Model, run: Run) -> float:
-    """Bytes at the peak of one layer on a full batch: gate, up and their elementwise result over TP, hidden states and
-    residual. With routed experts, their inputs and results are added."""
+    """Bytes at the peak of one layer on a full batch: the MLP's or the attention's tensors over TP, whichever are
+    wider, hidden states and residual. With routed experts, their inputs and results are added."""
     hidden, inner = model.hidden_size or 0, model.intermediate_size or 0
     tokens, routed = run.max_num_batched_tokens, 0
     if model.num_experts:
+        # per token and expert: the input, and gate, up and their elementwise result
         each = (model.num_experts_per_tok or 1) * (shape.routed_width(model) + 3 * expert_width(model, run))
-        routed = at_once(model, run) * each + (gathered(model, run) - tokens) * hidden
-        inner = 0 if model.moe_intermediate_size else inner
+        from_other_ranks = gathered(model, run) - tokens
+        routed = at_once(model, run) * each + from_other_ranks * hidden
+        inner = 0 if model.moe_intermediate_size else inner  # then `intermediate_size` is that of dense layers
     heads = (model.num_attention_heads or 0) * (model.head_dim or 0)
-    widest = max(3 * inner, 3 * heads) // run.cut.tp
+    mlp, attention = 3 * inner, 3 * heads  # gate, up and result; queries, keys and values
+    widest = max(mlp, attention) // run.cut.tp
     return (tokens * (widest + 2 * hidden) + routed) * run.width
 
 
@@ -237,18 +264,24 @@ def least_experts(model: Model, run: Run) -> int:
     same buffer, of down), and the activation's result. Source: vLLM 0.8.5 … 0.10.2 fused_moe/fused_moe.py, cache13 and
     intermediate_cache2.
     """
-    stored = (model.quantization_config or {}).get("quant_method")
-    plain = run.scheme is None and stored is None
-    eight = run.scheme is not None and run.scheme.name == "FP8" and stored == "fp8"
-    since = (8, 0) if plain else (8, 9)  # before, Marlin's kernel; from Blackwell CUTLASS'
-    usual = run.capability is not None and since <= run.capability < (10, 0) and run.vendor == "nvidia"
-    if not model.num_experts or not (plain or eight) or not usual or run.other_kernels or not run.v1:
-        return 0
-    if not (0, 8, 5) <= run.release < (0, 11):
+    if not model.num_experts or not _certainly_has_triton_experts(model, run):
         return 0
     hidden, width = model.hidden_size or 0, expert_width(model, run)
     each = (model.num_experts_per_tok or 1) * (max(2 * width, hidden) + width)
     return (at_once(model, run) * each + gathered(model, run) * hidden) * min(run.width, 2)
+
+
+def _certainly_has_triton_experts(model: Model, run: Run) -> bool:
+    """True if no other kernel can run the experts. That is so in V1 of the releases that were read, in 16 bits or in
+    FP8 as stored, on the NVIDIA GPUs for which vLLM chooses Triton."""
+    if not run.v1 or not (0, 8, 5) <= run.release < (0, 11):
+        return False
+    method = (model.quantization_config or {}).get("quant_method")
+    is_16_bit = run.scheme is None and method is None
+    is_fp8 = run.scheme is not None and run.scheme.name == "FP8" and method == "fp8"
+    least = (8, 0) if is_16_bit else (8, 9)  # before, Marlin's kernel; from Blackwell CUTLASS'
+    has_usual_gpu = run.vendor == "nvidia" and run.capability is not None and least <= run.capability < (10, 0)
+    return (is_16_bit or is_fp8) and has_usual_gpu and not run.other_kernels
 
 
 RESIDUAL_STREAMS = 4
@@ -265,24 +298,32 @@ def mixed_streams(model: Model, run: Run) -> float:
     model_executor/kernels/mhc/torch.py, mhc_post_torch)."""
     if model.model_type != "deepseek_v4" or run.release >= STREAMS_FUSED:
         return 0.0
-    return float(run.max_num_batched_tokens * (model.hidden_size or 0) * RESIDUAL_STREAMS * (4 * 4 + run.width))
+    bytes_of_sets = 4 * 4 + run.width  # four in float32, one in the model's dtype
+    return float(run.max_num_batched_tokens * (model.hidden_size or 0) * RESIDUAL_STREAMS * bytes_of_sets)
+
+
+LATENT_TOKENS = 65_536
+"""Tokens of the longest part of a prefill from which latent attention makes keys and values at once
+(v1/attention/backends/mla/common.py, `_compute_prefill_context`)."""
+LATENT_KEPT = int(0.2 * GI)
+"""Bytes of this workspace that are still there while vLLM samples: 0.15 … 0.28 GiB were printed."""
 
 
 def latent_workspace(model: Model, run: Run) -> float:
-    """Bytes of keys and values that latent attention makes from the latents of a long prefill. It has 65,536 tokens,
-    for the heads of a rank, once while vLLM profiles (v1/attention/backends/mla/common.py, `_compute_prefill_context`).
-    0 for other attention, and in V0."""
+    """Bytes of keys and values that latent attention makes from LATENT_TOKENS, for the heads of a rank, once while vLLM
+    profiles. 0 for other attention, and in V0."""
     if not model.kv_lora_rank or not run.v1:
         return 0.0
     width = (model.qk_nope_head_dim or 0) + (model.v_head_dim or 0)
-    return 65_536 * (model.num_attention_heads or 0) / run.cut.tp * width * run.width
+    return LATENT_TOKENS * (model.num_attention_heads or 0) / run.cut.tp * width * run.width
 
 
 def least_forward(model: Model, run: Run) -> float:
     """Bytes that a dense layer certainly uses at once: the output of gate and up, of the activation, and the residual.
 
     SiluAndMul writes to its own tensor (layers/activation.py), in 8 bits if it is fused with the quantization of the
-    next layer; without a gate, one width. Routed experts work in chunks and are left out.
+    next layer. So gate and up are two widths of the MLP, and its result is half of one; without a gate, there is one
+    width. Routed experts work in chunks and are left out.
     """
     inner = 0 if model.num_experts else model.intermediate_size or 0
     widths = 1.0 if shape.is_ungated(model) else 2.5
@@ -293,25 +334,21 @@ HUGE_IMAGES = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "qwen3_vl", "qwen3_vl_m
 """Families whose largest image is profiled at 16,384 tokens (65,536 patches)."""
 
 
-class VisionPeak(NamedTuple):
-    """Bytes of the vision tower's profile, and their 95 % interval."""
+NO_TOWER = Peak(0.0, 0.0, 0.0)
+USUAL_TOWER = Peak(0.0, 0.1 * GI, 0.6 * GI)
+HUGE_IMAGE = Peak(0.1 * GI, 0.7 * GI, 5.0 * GI)
+HUGE_VIDEO = Peak(1.0 * GI, 2.55 * GI, 4.4 * GI)
+"""The vision tower's profile on top of one batch. Printed: 2.5 GiB with Qwen3-VL-30B and 32B and Qwen3.6-35B-A3B, over
+1 to 4 GPUs; 0.8 without video; 0.4 with Qwen2.5-VL-7B on 0.9."""
 
-    low: float
-    likely: float
-    high: float
 
-
-def vision(model: Model, run: Run) -> VisionPeak:
-    """The profile of one item of the largest size; zeros if no tower is profiled. Printed on top of one batch: 2.5 GiB
-    with Qwen3-VL-30B and 32B and Qwen3.6-35B-A3B, over 1 to 4 GPUs; 0.8 without video; 0.4 with Qwen2.5-VL-7B on
-    0.9."""
+def vision(model: Model, run: Run) -> Peak:
+    """The vision tower's profile of one item of the largest size; zeros if no tower is profiled."""
     if not model.vision_config or not run.vision_profiled:
-        return VisionPeak(0.0, 0.0, 0.0)
+        return NO_TOWER
     if model.model_type not in HUGE_IMAGES:
-        return VisionPeak(0.0, 0.1 * GI, 0.6 * GI)
-    if _has_long_videos(model, run):
-        return VisionPeak(1.0 * GI, 2.55 * GI, 4.4 * GI)
-    return VisionPeak(0.1 * GI, 0.7 * GI, 5.0 * GI)
+        return USUAL_TOWER
+    return HUGE_VIDEO if _has_long_videos(model, run) else HUGE_IMAGE
 
 
 def _has_long_videos(model: Model, run: Run) -> bool:
@@ -324,7 +361,8 @@ def waiting(model: Model, run: Run) -> float:
     """Likely bytes of the largest image or video that are still there while vLLM samples: pixels, and the vectors that
     the language model will read (vLLM 0.18 v1/worker/gpu_model_runner.py profile_run, `encoder_cache`).
 
-    0.4 GiB with Qwen3-VL-30B-A3B and a context of 8,192 tokens, 2.6 with 65,536: a video may fill the context.
+    0 if no tower is profiled, and for families with smaller images. Printed: 0.4 GiB with Qwen3-VL-30B-A3B and a
+    context of 8,192 tokens, 2.6 with 65,536: a video may fill the context.
     """
     if not model.vision_config or not run.vision_profiled or model.model_type not in HUGE_IMAGES:
         return 0.0
@@ -351,10 +389,13 @@ Qwen3-4B (0.27.1, 4090), whose table is 0.72. Each of their warm starts printed 
 
 
 def compiled_embedding(model: Model, run: Run, stage: int) -> float:
-    """Bytes of that second table on a rank of a stage; 0 on later stages and if nothing is compiled. Models that accept
-    images compile a graph of vectors instead."""
+    """Bytes of the second table of embeddings (COMPILED_SINCE) on a rank of a stage. 0 on later stages, for pooling
+    models, and if nothing is compiled.
+
+    0 also for models that accept images, which compile a graph of vectors instead of token ids."""
     takes_vectors = model.vision_config and run.vision_profiled
-    if stage or not run.compiled or not run.v1 or run.release < COMPILED_SINCE or run.pooling or takes_vectors:
+    compiles = run.compiled and run.v1 and run.release >= COMPILED_SINCE
+    if stage > 0 or not compiles or run.pooling or takes_vectors:
         return 0.0
     return (model.vocab_size or 0) * (model.hidden_size or 0) * run.width / run.cut.tp
 
@@ -362,11 +403,12 @@ def compiled_embedding(model: Model, run: Run, stage: int) -> float:
 def saved_when_warm(model: Model, settings: Settings, peak: Estimate) -> int:
     """Bytes by which the likely `peak` of a start that compiles is larger than that of one with a warm compile cache.
 
-    0 for measured peaks and for ranks of later stages, which have no table of embeddings."""
+    0 for measured peaks and for ranks of later stages, which have no table of embeddings: `peak` is then not the line
+    of the first stage."""
     if line(model, settings, 0) != peak:
         return 0
-    cold, warm = (line(model, replace(settings, warm=warm), 0).likely for warm in (False, True))
-    return cold - warm
+    cold = line(model, replace(settings, warm=False), 0).likely
+    return cold - line(model, replace(settings, warm=True), 0).likely
 
 
 def line(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -382,42 +424,82 @@ LEAST_OF_BATCH, MOST_OF_BATCH = 0.5, 1.6
 
 @lru_cache(256)
 def _line(model: Model, run: Run, stage: int) -> Estimate:
-    """`line`, computed: the largest of one batch through the layers, sampling from the vocabulary, and compiling."""
-    hidden, vocab = model.hidden_size or 0, model.vocab_size or 0
-    batch = run.max_num_batched_tokens * hidden * run.width
-    fused = forward(model, run) + latent_workspace(model, run)
-    passed = fused + mixed_streams(model, run)
-    is_sampled = stage == run.cut.pp - 1 and not run.pooling
-    rows = min(run.max_num_seqs, run.max_num_batched_tokens) * vocab if is_sampled else 0
-    per_entry = run.sampler
-    wider = run.width - 2  # logits in float32
-    kept = batch * (3 if run.cut.pp > 1 else 1)  # the tensors that pipeline stages pass on
-    if model.kv_lora_rank:
-        kept += int(0.2 * GI)  # workspace of chunked prefill, 65,536 tokens and more: 0.15 … 0.28 GiB were printed
-    scratch = multiprocessors(run) * vocab * 4 if rows and (0, 17) <= run.release < (0, 21) else 0
-    tower = vision(model, run) if stage == 0 else VisionPeak(0.0, 0.0, 0.0)
-    images = waiting(model, run) if stage == 0 else 0.0
-    buffers, most_buffers = expert_workspace(model, run)
+    """`line`, cached: the largest of one batch through the layers, sampling from the vocabulary, and compiling."""
+    hidden_states = _hidden_states(model, run)
+    entries = _sampled_entries(model, run, stage)
+    tower = vision(model, run) if stage == 0 else NO_TOWER
+    one_batch = _one_batch(model, run, tower)
+    sampled = _sampling(model, run, stage, entries)
     table = compiled_embedding(model, run, stage)
-    compiling = table + batch if table else 0.0
-    one_batch = passed + tower.likely
-    sampled = rows * (per_entry.likely + wider) + scratch + kept + images + buffers
-    likely = max(one_batch, sampled, 0.0 if run.warm else compiling) + FRAGMENTS
+    compiling = table + hidden_states if table else 0.0
     routed = least_experts(model, run)
-    low = max(routed, LEAST_OF_BATCH * fused + tower.low, rows * (per_entry.low + wider) + scratch + kept)
-    high = max(
-        MOST_OF_BATCH * passed + tower.high,
-        rows * (per_entry.high + wider) + scratch + kept + LARGEST_WAITING * images + most_buffers,
-        compiling * (WITH_ADAPTERS if run.adapted else 1),
-    )
-    floor = max(least_forward(model, run), routed, rows * per_entry.floor + batch)
-    note = f"{run.max_num_seqs} sequences × {vocab:,} vocabulary entries × {per_entry.likely:g} B"
-    if not run.warm and compiling > max(one_batch, sampled):
+    floor = max(least_forward(model, run), routed, entries * run.sampler.floor + hidden_states)
+    low = max(routed, one_batch.low, sampled.low)
+    likely = max(one_batch.likely, sampled.likely, 0.0 if run.warm else compiling) + FRAGMENTS
+    high = max(one_batch.high, sampled.high, compiling * (WITH_ADAPTERS if run.adapted else 1)) + MOST_FRAGMENTS
+    if not run.warm and compiling > max(one_batch.likely, sampled.likely):
         note = f"a second table of embeddings while torch.compile runs first: {human(table)}"
-    elif one_batch > sampled or not rows:
+    elif one_batch.likely > sampled.likely or not entries:
         note = f"one batch of {run.max_num_batched_tokens:,} tokens"
         if tower.likely:
             note += f", vision tower about {human(tower.likely)}"
+    else:
+        per_entry = f"{run.sampler.likely:g} B"
+        note = f"{run.max_num_seqs} sequences × {model.vocab_size or 0:,} vocabulary entries × {per_entry}"
     return Estimate(
-        int(min(floor, low)), int(min(low, likely)), int(likely), int(max(high + MOST_FRAGMENTS, likely)), note, SOURCE
+        floor=int(min(floor, low)),
+        low=int(min(low, likely)),
+        likely=int(likely),
+        high=int(max(high, likely)),
+        note=note,
+        source=SOURCE,
+    )
+
+
+def _hidden_states(model: Model, run: Run) -> int:
+    """Bytes of the hidden states of a full batch, which are there in each step."""
+    return run.max_num_batched_tokens * (model.hidden_size or 0) * run.width
+
+
+def _sampled_entries(model: Model, run: Run, stage: int) -> int:
+    """Sequences × vocabulary entries from which a rank of a stage samples; 0 for poolers and on all stages but the
+    last."""
+    if run.pooling or stage != run.cut.pp - 1:
+        return 0
+    return min(run.max_num_seqs, run.max_num_batched_tokens) * (model.vocab_size or 0)
+
+
+def _one_batch(model: Model, run: Run, tower: Peak) -> Peak:
+    """A full batch through the layers, and the vision tower's profile (`tower`). The low end assumes that a kernel
+    mixes the residual streams of DeepSeek-V4."""
+    fused = forward(model, run) + latent_workspace(model, run)
+    unfused = fused + mixed_streams(model, run)
+    return Peak(
+        low=LEAST_OF_BATCH * fused + tower.low,
+        likely=unfused + tower.likely,
+        high=MOST_OF_BATCH * unfused + tower.high,
+    )
+
+
+SCRATCH_SINCE, SCRATCH_UNTIL = Release(0, 17), Release(0, 21)
+"""Between them, the Triton sampler has a row of the vocabulary in float32 for each multiprocessor."""
+PASSED_ON = 3
+"""Tensors as large as the hidden states that a pipeline stage keeps: its own, and those that it passes on."""
+
+
+def _sampling(model: Model, run: Run, stage: int, entries: int) -> Peak:
+    """The sampler for `entries` (sequences × vocabulary), and what stays alive next to it: hidden states, workspaces
+    and on the first stage images."""
+    sampler, wider = run.sampler, run.width - 2  # SAMPLERS are of 16 bits; logits are as wide as activations
+    kept = _hidden_states(model, run) * (PASSED_ON if run.cut.pp > 1 else 1)
+    if model.kv_lora_rank:
+        kept += LATENT_KEPT
+    has_scratch = entries and SCRATCH_SINCE <= run.release < SCRATCH_UNTIL
+    scratch = multiprocessors(run) * (model.vocab_size or 0) * 4 if has_scratch else 0
+    images = waiting(model, run) if stage == 0 else 0.0
+    workspace = expert_workspace(model, run)
+    return Peak(
+        low=entries * (sampler.low + wider) + scratch + kept,
+        likely=entries * (sampler.likely + wider) + scratch + kept + images + workspace.likely,
+        high=entries * (sampler.high + wider) + scratch + kept + LARGEST_WAITING * images + workspace.most,
     )

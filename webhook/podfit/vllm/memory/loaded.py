@@ -30,16 +30,22 @@ class LoadedEngine(NamedTuple):
     ranks: Ranks
 
     def is_full(self, share: float | None = None) -> bool:
-        """True if the weights alone use up the budget, or this share of the GPU, or all of it while they load. Then
-        `fits` is False for every context length, batch size and dtype of the KV cache."""
+        """True if the weights alone use up the budget, or all of the GPU while they load. Then `fits` is False for
+        every context length, batch size and dtype of the KV cache.
+
+        `share`: of the GPU's memory, 0 to 1, instead of the budget. A size that is given for the KV cache replaces the
+        budget, so the weights never use it up."""
         if self.ranks.loading > self.total_memory.high:
             return True
         allowed = self.budget.likely if share is None else int(self.total_memory.likely * share)
         return not self.resolved.budget.kv_cache_memory and self.ranks.heaviest >= allowed
 
-    def are_alike_elsewhere(self, width: int) -> bool:
-        """True if the weights are equally large on every other GPU model, with `width` bytes per element. Cut over more
-        ranks, each rank has at least its proportional part."""
+    def has_same_weights_elsewhere(self, width: int) -> bool:
+        """True if the weights are as large on every other GPU model, and cut over more ranks each has at least its
+        proportional part. `width`: bytes of an unquantized weight by the arguments.
+
+        A GPU without bfloat16 may widen them, and kernels pad MXFP4. Offloaded bytes and LoRA slots are not
+        proportional; a given size of the KV cache replaces the budget that they are compared with."""
         settings, types = self.resolved.settings, self.resolved.settings.types
         if types.dtype != width or (types.scheme is not None and types.scheme.name == "MXFP4"):
             return False
@@ -49,7 +55,10 @@ class LoadedEngine(NamedTuple):
 def load(
     memory_arguments: MemoryArguments, gpu: Gpu | None, measured: int | None, release: Release
 ) -> LoadedEngine | None:
-    """The engine with its weights; None if the memory, the runtime or the checkpoint's size is unknown."""
+    """The engine with its weights. None if the GPU's memory or the checkpoint's size is unknown, or for one of
+    OTHER_RUNTIMES.
+
+    `gpu` None: only its memory is known. `measured`: bytes that the process sees, instead of the tables' memory."""
     estimate = budget.total(gpu, measured)
     if estimate is None or (gpu is not None and gpu.vendor.lower() in OTHER_RUNTIMES):
         return None
@@ -61,12 +70,13 @@ def load(
 
 
 def ledger(
-    begun: LoadedEngine, rank: Rank, measured_start: MeasuredStart | None = None, reported: int | None = None
+    loaded_engine: LoadedEngine, rank: Rank, measured_start: MeasuredStart | None = None, reported: int | None = None
 ) -> GpuLedger:
     """The lines of one rank, the memory that they leave, and its capacity.
 
-    `reported`: bytes of KV cache memory that vLLM reported."""
-    model, estimate, allowed, resolved, _ = begun
+    `measured_start`: a start of exactly this engine, whose lines replace those of the rank. `reported`: bytes of KV
+    cache memory that vLLM reported. With `--max-model-len auto`, the ledger has the longest request that fits."""
+    model, estimate, allowed, resolved, _ = loaded_engine
     if measured_start is not None:
         rank = log_lines.rank(measured_start, rank)  # without the peak while loading: that start has loaded the weights
     rest = left(allowed, resolved, rank)
@@ -84,10 +94,19 @@ def ledger(
 
 
 def left(allowed: Estimate, resolved: ResolvedArguments, rank: Rank) -> Estimate:
-    """Bytes that the budget leaves to the KV cache of a rank, or the given size."""
+    """Bytes that the budget (`allowed`) leaves to the KV cache of a rank, negative if the lines exceed it; the given
+    size if there is one.
+
+    Here `floor` is the certain maximum: the largest budget, less the minimum of all lines. The low end has the smallest
+    budget and the high end of the lines."""
     if fixed := resolved.budget.kv_cache_memory:
         return Estimate(fixed, fixed, fixed, fixed, "--kv-cache-memory-bytes", "vLLM 0.33 v1/worker/gpu_worker.py")
     likely = allowed.likely - rank.taken
     most = max(likely, allowed.high - rank.least)
-    low = likely - (allowed.likely - allowed.low) - rank.more
-    return Estimate(most, low, likely, min(most, likely + rank.less), "", kv_cache.SOURCE)
+    return Estimate(
+        floor=most,
+        low=likely - (allowed.likely - allowed.low) - rank.more,
+        likely=likely,
+        high=min(most, likely + rank.less),
+        source=kv_cache.SOURCE,
+    )

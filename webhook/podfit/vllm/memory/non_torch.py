@@ -21,10 +21,13 @@ class MeasuredOverhead(NamedTuple):
     """GiB on one rank, for one class of releases and GPUs."""
 
     floor: float
+    """The certain minimum."""
     low: float
     likely: float
     high: float
+    """The end of the 95 % interval that begins with `low`."""
     note: str
+    """The use of the memory, for people."""
 
 
 MEASURED = {
@@ -52,33 +55,40 @@ MEASURED = {
     "AMD from 0.11, several ranks": MeasuredOverhead(0.05, 0.5, 1.3, 2.0, "ROCm's libraries, RCCL"),
     "AMD from 0.11, eight ranks": MeasuredOverhead(0.05, 1.2, 3.1, 4.8, "ROCm's libraries, RCCL"),
 }
-"""Class → GiB, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again."""
+"""Class → GiB, as start-up logs printed them; `benchmarks/accuracy.py` compares them, and can fit them again. "Hopper"
+includes Blackwell for data centers."""
+ALL_TO_ALL, MOST_ALL_TO_ALL = 1.2, 4.0
+"""GiB of all-to-all buffers, likely and at most: with 480B over 8 H20 on 0.10.1, gathered tokens did not explain as
+much."""
+WORKSPACE, MOST_WORKSPACE = 0.385, 0.4
+"""GiB of FlashInfer's workspace, likely and at most: VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE is 394 MiB."""
 
 
 def line(settings: Settings) -> Estimate:
-    """Non-torch growth on one rank."""
-    spread = settings.parallel.dp > 1 and settings.parallel.expert
-    return _line(MEASURED[measured(settings)], spread, settings.attention.flashinfer)
+    """Bytes outside of PyTorch's allocator on one rank."""
+    has_all_to_all = settings.parallel.dp > 1 and settings.parallel.expert
+    return _line(MEASURED[measured(settings)], has_all_to_all, settings.attention.flashinfer)
 
 
 @lru_cache(64)
-def _line(measured_overhead: MeasuredOverhead, spread: bool, flashinfer: bool) -> Estimate:
+def _line(measured_overhead: MeasuredOverhead, has_all_to_all: bool, has_flashinfer: bool) -> Estimate:
     """The ledger line of a measured overhead, with the additions for all-to-all and FlashInfer."""
     floor, low, likely, high, note = measured_overhead
-    if spread:
-        likely, high = likely + 1.2, high + 4.0  # 0.10.1, 8 H20, 480B: memory that gathered tokens do not explain
+    if has_all_to_all:
+        likely, high = likely + ALL_TO_ALL, high + MOST_ALL_TO_ALL
         note += ", all-to-all buffers"
-    if flashinfer:
-        likely, high = likely + 0.385, high + 0.4  # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE: 394 MiB
+    if has_flashinfer:
+        likely, high = likely + WORKSPACE, high + MOST_WORKSPACE
         note += ", FlashInfer's workspace"
     return Estimate(int(floor * GI), int(low * GI), int(likely * GI), int(high * GI), note, SOURCE)
 
 
 def measured(settings: Settings) -> str:
-    """The class of MEASURED that this engine belongs to."""
+    """The class of MEASURED that this engine belongs to: by release, number of ranks, and GPU."""
     release, tp = settings.release, settings.parallel.tp
     many = settings.parallel.world_size > 1
     gpu = settings.gpu
+    # 12.x is Blackwell for workstations, which has no NVLink
     hopper = gpu.capability is not None and (9, 0) <= gpu.capability < (12, 0) and gpu.vendor == "nvidia"
     if not settings.v1:
         return "V0, several ranks" if many else "V0"

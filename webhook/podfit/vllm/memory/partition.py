@@ -42,7 +42,7 @@ class PlannedGpu(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Bytes that each GPU must have so that the engine starts."""
+    """Bytes of memory that each GPU must have so that the engine starts, and their 95 % interval."""
 
     low: int
     likely: int
@@ -86,11 +86,13 @@ class Partition:
     @cached_property
     def needs(self) -> Needs | None:
         """The needs of each GPU, by the settings of the smallest GPU that fits, else of the largest candidate. None if
-        the size of one request is unknown."""
+        there is no candidate, or if the size of one request is unknown."""
         fitting = [planned_gpu.gpu for planned_gpu in self.by_verdict["fits"]]
-        smallest = min(fitting, key=lambda gpu: gpu.memory, default=self.largest)
-        planned = self.engine.plan_on(smallest) if smallest else None
-        return needed_memory(planned.ledger) if planned and planned.ledger else None
+        gpu = min(fitting, key=lambda gpu: gpu.memory) if fitting else self.largest
+        if gpu is None:
+            return None
+        ledger = self.engine.plan_on(gpu).ledger
+        return needed_memory(ledger) if ledger is not None else None
 
 
 def partition(
@@ -106,16 +108,26 @@ def partition(
     """Plan the engine for each candidate.
 
     `one_release`: if the release is unknown, plan the newest that may serve the model instead of every possible one.
-    `measured_starts` and `kv_cache_memory` are as for `plan.plan`.
+    `measured_starts`: measurements in logs, used if one was of exactly this start. `kv_cache_memory`: bytes that vLLM
+    reported for the KV cache.
     """
-    releases = plan.releases_of(args, model)
+    env = env or {}
+    releases = plan.releases_of(args, model)  # oldest first
     release = releases[-1] if one_release or len(releases) == 1 else None
-    text = repr((args.given, args.unresolved, args.quantization, sorted((env or {}).items())))
-    engine = PlannedEngine(text, model, release, args, env or {}, tuple(measured_starts), kv_cache_memory)
+    key = repr((args.given, args.unresolved, args.quantization, sorted(env.items())))
+    engine = PlannedEngine(
+        key=key,
+        model=model,
+        release=release,
+        args=args,
+        env=env,
+        measured_starts=tuple(measured_starts),
+        kv_cache_memory=kv_cache_memory,
+    )
     gpus = tuple([candidate.gpu for candidate in candidates])
-    verdicts = _verdicts(engine, gpus) if len(text) <= MAX_KEY_LENGTH else engine.verdicts(gpus)
-    placed = [_placed(*pair) for pair in zip(candidates, verdicts, strict=True)]
-    return Partition(tuple(_unique(placed)), engine)
+    verdicts = _verdicts(engine, gpus) if len(key) <= MAX_KEY_LENGTH else engine.verdicts(gpus)
+    planned_gpus = [_planned_gpu(candidate, verdict) for candidate, verdict in zip(candidates, verdicts, strict=True)]
+    return Partition(tuple(_unique(planned_gpus)), engine)
 
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "unsure", "does-not-fit")
@@ -127,42 +139,45 @@ MAX_KEY_LENGTH = 4096
 class PlannedEngine:
     """An engine that is planned for many GPUs. Engines with equal arguments are equal."""
 
-    text: str
-    """The arguments and the environment."""
+    key: str
+    """The arguments and the environment as one text, by which engines are compared: `args` and `env` have no hash."""
     model: Model
     release: Release | None
     """The release that is planned; None: every possible one."""
     args: EngineArgs = field(compare=False)
     env: Mapping[str, str] = field(compare=False)
-    known: tuple[MeasuredStart, ...] = ()
+    measured_starts: tuple[MeasuredStart, ...] = ()
+    """Measurements in logs, used if one was of exactly this start."""
     kv_cache_memory: int | None = None
+    """Bytes that vLLM reported for the KV cache; None if they are planned."""
 
     def verdicts(self, gpus: Sequence[Gpu]) -> tuple[Verdict, ...]:
-        """The `verdict` on each GPU."""
-        if self.release is None or self.known or self.kv_cache_memory is not None:
+        """The `verdict` on each GPU, in their order."""
+        if self.release is None or self.measured_starts or self.kv_cache_memory is not None:
             return tuple([self.plan_on(gpu).verdict for gpu in gpus])
+        # one release without measurements: GPUs of one class share a plan
         return tuple(plan.verdicts(self.args, self.model, gpus, self.release, env=self.env))
 
     def plan_on(self, gpu: Gpu) -> PlannedRelease:
-        """The plan on one GPU."""
+        """The plan on one GPU, of the planned release if there is one."""
         args = replace(self.args, release=self.release) if self.release is not None else self.args
         return plan.judge(
             args,
             self.model,
             Accelerator((gpu,), None),
             env=self.env,
-            measured_starts=self.known,
+            measured_starts=self.measured_starts,
             kv_cache_memory=self.kv_cache_memory,
         )
 
 
 @lru_cache(256)
 def _verdicts(engine: PlannedEngine, gpus: tuple[Gpu, ...]) -> tuple[Verdict, ...]:
-    """The results of the plans on each of the GPUs, cached."""
+    """The results of the plans on each of the GPUs, in their order, cached."""
     return engine.verdicts(gpus)
 
 
-def _placed(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
+def _planned_gpu(candidate: Candidate, verdict: Verdict) -> PlannedGpu:
     """The candidate with the result of its plan: `unsure` instead of `fits` if other processes may use the same GPU."""
     return PlannedGpu(candidate, "unsure" if candidate.shared and verdict == "fits" else verdict)
 
@@ -171,9 +186,9 @@ def _unique(planned: Iterable[PlannedGpu]) -> Iterable[PlannedGpu]:
     """Each name once. A GPU that is a candidate twice (shared and alone) is `unsure` if the results differ."""
     by_name: dict[str, PlannedGpu] = {}
     for planned_gpu in planned:
-        before = by_name.setdefault(planned_gpu.gpu.name, planned_gpu)
-        if before.verdict != planned_gpu.verdict:
-            by_name[planned_gpu.gpu.name] = before._replace(verdict="unsure")
+        first = by_name.setdefault(planned_gpu.gpu.name, planned_gpu)
+        if first.verdict != planned_gpu.verdict:
+            by_name[planned_gpu.gpu.name] = first._replace(verdict="unsure")
     return by_name.values()
 
 
@@ -181,21 +196,29 @@ def needed_memory(ledger: GpuLedger) -> Needs | None:
     """Total bytes that each GPU must have for the lines of this ledger and one request of max_model_len. None if the KV
     cache of a request is unknown.
 
-    The request comes out of the budget, which is a share of the total. Before 0.20 the CUDA graphs come out of the
-    rest of the total.
+    The lines in the budget and the request come out of the budget, which is a share of the total. A given size of the
+    KV cache (`--kv-cache-memory-bytes`) replaces both the share and the request. A pooling model without a KV cache
+    needs its lines alone. The total also holds the weights while they load.
     """
-    least, resolved = ledger.least_kv_cache_bytes, ledger.resolved
-    if least is None:
-        if not resolved.settings.pooling:
+    budget_settings, kv_bytes = ledger.resolved.budget, ledger.least_kv_cache_bytes
+    if kv_bytes is None:
+        if not ledger.resolved.settings.pooling:
             return None
-        least = 0
+        kv_bytes = 0
+    share = budget_settings.utilization
+    if budget_settings.kv_cache_memory:
+        share, kv_bytes = 1.0, budget_settings.kv_cache_memory
+    elif not 0 < share <= 1:  # vLLM rejects it
+        share = 1.0
+    # the range of what is left has the ranges of the budget and of the lines; only that of the lines counts here
     left, allowed = ledger.kv_cache, ledger.budget
-    taken = sum(charge.amount.likely for charge in ledger.charged)
-    less = max(0, left.high - left.likely)
-    more = max(0, left.likely - left.low - (allowed.likely - allowed.low))
-    share, given = resolved.budget.utilization, resolved.budget.kv_cache_memory
-    if given or not 0 < share <= 1:
-        share, least = 1.0, given or least
+    lines = sum(charge.amount.likely for charge in ledger.charged)
+    lines_low = lines - max(0, left.high - left.likely)
+    lines_high = lines + max(0, left.likely - left.low - (allowed.likely - allowed.low))
     loading = ledger.loading.likely if ledger.loading else 0
-    low, likely, high = (max(loading, int((size + least) / share)) for size in (taken - less, taken, taken + more))
-    return Needs(low, likely, high)
+
+    def total(lines_in_budget: int) -> int:
+        """Bytes of a GPU whose budget holds these lines and the KV cache."""
+        return max(loading, int((lines_in_budget + kv_bytes) / share))
+
+    return Needs(total(lines_low), total(lines), total(lines_high))

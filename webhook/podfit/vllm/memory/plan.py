@@ -244,12 +244,12 @@ def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured:
     if release < OLDEST or memory_arguments.model.is_minimum:
         return False
     for gpu in gpus:
-        begun = loaded.load(memory_arguments, gpu, measured, release)
-        if begun is None or begun.is_full():
+        loaded_engine = loaded.load(memory_arguments, gpu, measured, release)
+        if loaded_engine is None or loaded_engine.is_full():
             return False
-        for rank in begun.ranks.ranks:
-            ledger = loaded.ledger(begun, rank)
-            if not verdict.fits(memory_arguments.args, begun.resolved, ledger) or not _finishes(ledger):
+        for rank in loaded_engine.ranks.ranks:
+            ledger = loaded.ledger(loaded_engine, rank)
+            if not verdict.fits(memory_arguments.args, loaded_engine.resolved, ledger) or not _finishes(ledger):
                 return False
     return bool(gpus)
 
@@ -270,20 +270,20 @@ def longest(
         return 0
     lengths = []
     for gpu, release in product(gpus, releases):
-        begun = loaded.load(memory_arguments, gpu, measured, release)
-        if begun is None:
+        loaded_engine = loaded.load(memory_arguments, gpu, measured, release)
+        if loaded_engine is None:
             return 0
-        lengths.append(_longest(begun))
+        lengths.append(_longest(loaded_engine))
     return min(lengths, default=0)
 
 
-def _longest(begun: LoadedEngine) -> int:
+def _longest(loaded_engine: LoadedEngine) -> int:
     """Tokens of the longest request on one GPU model with one release, at most max_model_len; 0 if that is unknown."""
-    resolved = begun.resolved
+    resolved = loaded_engine.resolved
     least = resolved.budget.max_model_len or 0
-    for rank in begun.ranks.ranks:
+    for rank in loaded_engine.ranks.ranks:
         if rank.layout is not None:
-            left = loaded.left(begun.budget, resolved, rank)
+            left = loaded.left(loaded_engine.budget, resolved, rank)
             least = min(least, kv_cache.longest_served(left.low, rank.layout, least, resolved.settings))
     return least
 
@@ -339,18 +339,20 @@ def _judge(
     memory_arguments: MemoryArguments, gpu: Gpu | None, release: Release, facts: _Facts
 ) -> PlannedRelease | None:
     """One GPU with one release; None as for `loaded.load`."""
-    begun = loaded.load(memory_arguments, gpu, facts.gpu_memory, release)
-    if begun is None:
+    loaded_engine = loaded.load(memory_arguments, gpu, facts.gpu_memory, release)
+    if loaded_engine is None:
         return None
     args, model, measured_start = memory_arguments.args, memory_arguments.model, None
     if facts.measured_starts:
-        measured_start = log_lines.of(facts.measured_starts, args, model, gpu, begun.total_memory, release, facts.env)
-    return _worst_rank(memory_arguments, begun, measured_start, facts.kv_cache_memory)
+        measured_start = log_lines.of(
+            facts.measured_starts, args, model, gpu, loaded_engine.total_memory, release, facts.env
+        )
+    return _worst_rank(memory_arguments, loaded_engine, measured_start, facts.kv_cache_memory)
 
 
 def _worst_rank(
     memory_arguments: MemoryArguments,
-    begun: LoadedEngine,
+    loaded_engine: LoadedEngine,
     measured_start: MeasuredStart | None = None,
     reported: int | None = None,
 ) -> PlannedRelease:
@@ -358,12 +360,12 @@ def _worst_rank(
     release_plans = [
         verdict.of_rank(
             memory_arguments.args,
-            begun.resolved,
-            begun.ranks.checkpoint,
-            loaded.ledger(begun, rank, measured_start, reported),
+            loaded_engine.resolved,
+            loaded_engine.ranks.checkpoint,
+            loaded.ledger(loaded_engine, rank, measured_start, reported),
             cache_reported=reported is not None,
         )
-        for rank in begun.ranks.ranks
+        for rank in loaded_engine.ranks.ranks
     ]
     if len(release_plans) == 1:
         return release_plans[0]

@@ -13,7 +13,8 @@ T = TypeVar("T")
 Result = TypeVar("Result", covariant=True)
 
 DEEP, DEEP_ENTRIES = 512, 8
-"""Layers from which a model is deeper than any published one (128), and how many results for such models are kept."""
+"""Layers from which a model is deeper than any published one (128), and how many results for such models are kept. Both
+are chosen: a result takes memory in proportion to the layers, so eight of such models take little."""
 
 
 class Remembered(Protocol, Generic[P, Result]):
@@ -27,19 +28,23 @@ class Remembered(Protocol, Generic[P, Result]):
 def remembered(
     entries: int,
 ) -> Callable[[Callable[Concatenate[Model, P], T]], Remembered[Concatenate[Model, P], T]]:
-    """Remember the results for the last models: as many as `entries`, of deep ones only a few.
+    """Decorate a function of a model, so that its last results are cached: at most `entries`, and of models with DEEP
+    layers at most DEEP_ENTRIES.
 
-    An author decides how many layers a model has, and so how much a remembered result takes.
+    An author decides how many layers a model has, and so how much memory a cached result takes.
     """
 
     def decorate(function: Callable[Concatenate[Model, P], T]) -> Remembered[Concatenate[Model, P], T]:
+        """The function with one cache for usual models and one for deep ones."""
         usual, deep = lru_cache(entries)(function), lru_cache(DEEP_ENTRIES)(function)
 
         def call(model: Model, *args: P.args, **kwargs: P.kwargs) -> T:
-            memory: Callable[..., T] = deep if model.described_layers >= DEEP else usual
-            return memory(model, *args, **kwargs)
+            """The function's result, from the cache for models as deep as this one."""
+            cached: Callable[..., T] = deep if model.described_layers >= DEEP else usual
+            return cached(model, *args, **kwargs)
 
         def clear() -> None:
+            """Empty both caches."""
             usual.cache_clear()
             deep.cache_clear()
 

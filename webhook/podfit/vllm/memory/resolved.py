@@ -18,7 +18,8 @@ BY_DEVICE = ("max_num_seqs", "max_num_batched_tokens")
 def values(
     resolved: ResolvedArguments, args: EngineArgs, model: Model, gpu: Gpu | None, *, known: bool
 ) -> dict[str, Any]:
-    """Argument → the value that vLLM will use; None if unknown. `known`: whether the GPU's memory is known."""
+    """Argument → the value that vLLM will use; None if unknown. `known`: the GPU's memory is known; without it, the
+    defaults of BY_DEVICE are unknown."""
     settings = resolved.settings
     entries: dict[str, Any] = {
         "max_model_len": resolved.budget.max_model_len,
@@ -55,7 +56,9 @@ def _prefix_caching(settings: Settings, args: EngineArgs, model: Model) -> bool 
         return False  # models/config.py MambaModelConfig
     if given is not None:
         return given
-    return not settings.batch.whole_prompts and (not states or release >= kv_releases.STATES_CACHED)
+    if settings.batch.whole_prompts:  # the default is off for a pooler that needs the whole prompt
+        return False
+    return not states or release >= kv_releases.STATES_CACHED
 
 
 def _is_overruled(settings: Settings) -> bool:

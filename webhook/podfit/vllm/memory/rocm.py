@@ -14,9 +14,9 @@ from podfit.vllm.memory import shape
 from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.model import Model
 
-PAD = 256
-"""Bytes added to a row that is a multiple of 512 bytes (fused_moe/unquantized_fused_moe_method.py _maybe_pad_weight,
-quantization/utils/fp8_utils.py _maybe_pad_fp8_weight)."""
+PAD, PADDED_ROW = 256, 512
+"""Bytes added to a row, and the bytes of which a row must be a multiple for that
+(fused_moe/unquantized_fused_moe_method.py _maybe_pad_weight, quantization/utils/fp8_utils.py _maybe_pad_fp8_weight)."""
 FP8_LINEAR = 0.23
 """Share by which linear layers of the `fp8` method grow with their padded copies. Measured: Ministral-3-14B on MI300X,
 2.9 GiB more than on an H200, on 0.13, 0.14 and 0.18."""
@@ -36,10 +36,12 @@ class Padded(NamedTuple):
 
 
 def padded(variables: Mapping[str, str]) -> Padded:
-    """The environment's settings, or their defaults (vLLM 0.33 envs.py)."""
-    shuffled = variables.get("VLLM_ROCM_USE_AITER") == "1" and variables.get("VLLM_ROCM_USE_AITER_MOE") != "0"
+    """The environment's settings, or their defaults (vLLM 0.33 envs.py): padding is on, AITER is off."""
+    has_aiter_experts = variables.get("VLLM_ROCM_USE_AITER") == "1" and variables.get("VLLM_ROCM_USE_AITER_MOE") != "0"
     return Padded(
-        variables.get("VLLM_ROCM_MOE_PADDING") != "0", variables.get("VLLM_ROCM_FP8_PADDING") != "0", shuffled
+        experts=variables.get("VLLM_ROCM_MOE_PADDING") != "0",
+        linear=variables.get("VLLM_ROCM_FP8_PADDING") != "0",
+        shuffled=has_aiter_experts,
     )
 
 
@@ -51,13 +53,14 @@ class Growth(NamedTuple):
 
 
 def experts_of_layer(model: Model, cut: Parallel, width: int, *, shuffled: bool) -> Growth:
-    """The growth of the routed experts of one layer in 16 bits.
+    """The growth of the routed experts of one layer on a rank. `width`: bytes of an element; `shuffled`: AITER's kernel
+    runs them.
 
-    Both matrices are padded one after the other. The padded second one lies in the block that the first one left, so
-    this block stays: the larger part of what was seen. Qwen3-VL-30B-A3B: 20.5 GiB predicted, 21.1 printed;
-    Llama 4 Maverick over 8 GPUs: 31.5 and 33.0; Qwen3-235B over 4, whose second matrix is not padded: 2.2 and 3.0.
-    AITER's kernel has contiguous copies instead. With expert parallelism, published configurations would not start if
-    the weights grew as much, so only the high end includes it.
+    Both matrices are padded one after the other: gate with up, then down. The padded second one lies in the block that
+    the first one left, so this block stays: the larger part of what was seen. Qwen3-VL-30B-A3B: 20.5 GiB predicted,
+    21.1 printed; Llama 4 Maverick over 8 GPUs: 31.5 and 33.0; Qwen3-235B over 4, whose second matrix is not padded: 2.2
+    and 3.0. AITER's kernel has contiguous copies instead. With expert parallelism, published configurations would not
+    start if the weights grew as much, so only the high end includes it.
     """
     hidden, count = shape.routed_width(model), model.num_experts or 0
     inner = model.moe_intermediate_size or model.intermediate_size or 0
@@ -65,10 +68,11 @@ def experts_of_layer(model: Model, cut: Parallel, width: int, *, shuffled: bool)
         count //= cut.experts
     else:
         inner //= cut.experts
-    rows = count * inner * (1 if shape.is_ungated(model) else 2)
-    first, second = rows * hidden * width, count * hidden * inner * width
-    of_first = rows * PAD if hidden * width % 512 == 0 else 0
-    of_second = count * hidden * PAD if inner * width % 512 == 0 else 0
-    rows_alone = float(of_first + of_second)
-    block = float(of_first + first - second) if of_first and of_second and second + of_second <= first else rows_alone
-    return Growth(0.0 if cut.expert or shuffled else block, block)
+    rows_of_first, rows_of_second = count * inner * (1 if shape.is_ungated(model) else 2), count * hidden
+    first, second = rows_of_first * hidden * width, rows_of_second * inner * width
+    pads_of_first = rows_of_first * PAD if hidden * width % PADDED_ROW == 0 else 0
+    pads_of_second = rows_of_second * PAD if inner * width % PADDED_ROW == 0 else 0
+    growth = float(pads_of_first + pads_of_second)
+    if pads_of_first and pads_of_second and second + pads_of_second <= first:
+        growth = float(pads_of_first + first - second)  # the block of the first is kept for the smaller second
+    return Growth(likely=0.0 if cut.expert or shuffled else growth, most=growth)

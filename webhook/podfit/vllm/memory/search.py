@@ -80,7 +80,7 @@ class Search:
         GPUs. This ratio excludes most of what a search tries, without a plan."""
         if (weight := self._weights.get(release)) is None:
             begun = self._begun(0, release) if self._gpus else None
-            alike = begun is not None and begun.are_alike_elsewhere(self._as_it_is.width)
+            alike = begun is not None and begun.has_same_weights_elsewhere(self._as_it_is.width)
             weight = (begun.ranks.heaviest, begun.resolved.budget.utilization) if begun and alike else (0, 0.0)
             self._weights[release] = weight
         heaviest, share = weight

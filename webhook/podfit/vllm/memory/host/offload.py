@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.kube.quantity import GI, gib, human
 from podfit.vllm.args import EngineArgs
@@ -23,13 +23,23 @@ XPU_IN_SHM = Release(0, 32)
 
 LAZY = 0.2
 """Share of its buffer that LMCache's lazy allocator uses at first."""
+USUAL_SWAP_GIB = 4
+"""The default of `--swap-space`: GiB per GPU."""
+USUAL_LMCACHE_GIB = 5.0
+"""The default of LMCACHE_MAX_LOCAL_CPU_SIZE: GiB per worker (LMCache v1/config.py)."""
+MOST_OFFLOADED = 0.95
+"""Share of a rank's weights that `--cpu-offload-gb` likely moves at most: embeddings and head stay (assumed)."""
+ROUNDED_WEIGHTS, ROUNDED_BLOCKS, MOST_ROUNDED = 1.3, 1.2, 2
+"""Pinned bytes relative to the bytes that an argument sets: likely for weights, likely for KV cache blocks, and at
+most. PyTorch's pinned allocator rounds each tensor up to a power of two, so at most twice; the first two are
+assumed."""
 
 
 def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Estimate:
-    """V0 pins `--swap-space` (4 GiB) per GPU at start; V1 allocates none."""
+    """Bytes that V0 pins for `--swap-space` on all `ranks` GPUs when it starts; V1 allocates none."""
     if v1:
         return NOTHING
-    size = gib(args.given.get("swap_space"), 4) * ranks
+    size = gib(args.given.get("swap_space"), USUAL_SWAP_GIB) * ranks
     return Estimate(
         size,
         size,
@@ -41,54 +51,88 @@ def swap_space(args: EngineArgs, ranks: int, *, v1: bool) -> Estimate:
 
 
 def weights(args: EngineArgs, ranks: int, per_rank: float | None, in_layers: float) -> Estimate:
-    """`--cpu-offload-gb` pins that much of each rank's weights; each tensor is rounded up to a power of two.
+    """Pinned bytes of weights that `--cpu-offload-gb` moves from all `ranks`; zeros if it is not set.
 
-    `in_layers`: bytes that are certainly in a rank's layers; embeddings and head are not offloaded.
-
-    PyTorch's pinned allocator rounds (stated in vLLM 0.33 v1/simple_kv_offload/cuda_mem_ops.py), hence up to twice.
+    `per_rank`: bytes of weights on a rank, None if unknown. `in_layers`: bytes that are certainly in a rank's layers;
+    embeddings and head are not offloaded. PyTorch's pinned allocator rounds each tensor up to a power of two (stated in
+    vLLM 0.33 v1/simple_kv_offload/cuda_mem_ops.py).
     """
-    wished = gib(args.given.get("cpu_offload_gb"))
-    if not wished:
+    per_rank_limit = gib(args.given.get("cpu_offload_gb"))
+    if not per_rank_limit:
         return NOTHING
-    each = min(wished, int(0.95 * per_rank)) if per_rank else wished
+    each = min(per_rank_limit, int(MOST_OFFLOADED * per_rank)) if per_rank else per_rank_limit
     size = each * ranks
-    least = min(wished, int(in_layers)) * ranks
+    least = min(per_rank_limit, int(in_layers)) * ranks
     return Estimate(
         least,
         max(least, size),
-        int(1.3 * size),
-        2 * size,
+        int(ROUNDED_WEIGHTS * size),
+        MOST_ROUNDED * size,
         f"{human(each)} × {ranks} rank{'s' if ranks > 1 else ''}, pinned",
         "vLLM 0.33 model_executor/offloader/uva.py",
     )
 
 
+class KvOffload(NamedTuple):
+    """KV cache blocks in host memory."""
+
+    memory: Estimate
+    """Bytes of all blocks."""
+    in_shm: int
+    """Bytes of those that are in /dev/shm (native offload from 0.27)."""
+
+
 def kv_cache(
     args: EngineArgs, engines: int, ranks: int, release: Release, env: Mapping[str, str], vendor: str
-) -> tuple[Estimate, int]:
-    """KV cache blocks in host memory, and how much of them is in /dev/shm (native offload from 0.27).
+) -> KvOffload:
+    """The KV cache blocks that all engines of the container offload, zeros if none does. `ranks`: GPUs of all engines.
 
     `--kv-offloading-size` is the sum over an engine's ranks; so is `cpu_bytes_to_use` of the OffloadingConnector.
-    VLLM_USE_SIMPLE_KV_OFFLOAD keeps pinned tensors.
     """
     size = gib(args.given.get("kv_offloading_size")) * engines
-    backend = args.given.get("kv_offloading_backend")
-    connector, extra = _connector(args)
-    if connector == "OffloadingConnector" and isinstance(extra.get("cpu_bytes_to_use"), int):
-        size += min(extra["cpu_bytes_to_use"], LARGEST) * engines
-    if size and backend != "lmcache":
-        simple = env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0").lower() not in ("", "0", "false")
-        tiers = extra.get("spec_name") == "TieringOffloadingSpec" and release >= TIERS_IN_SHM
-        if tiers or (_uses_shared_region(release, vendor) and not simple):
-            return Estimate(size, size, size, size, f"{human(size)} in /dev/shm, filled at start"), size
-        return Estimate(size, size, int(1.2 * size), 2 * size, f"{human(size)}, pinned"), 0
-    if connector.startswith("LMCacheConnector") and env.get("LMCACHE_LOCAL_CPU", "True").lower() not in ("false", "0"):
-        given = _float(env.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
-        each = int((given if given is not None else 5.0) * GI)
-        floor = int(LAZY * each * ranks) if given is not None else 0
-        return Estimate(floor, each * ranks, each * ranks, each * ranks,
-                    f"LMCache {human(each)} × {ranks} workers, pinned", "LMCache v1/config.py"), 0  # fmt: skip
-    return NOTHING, 0
+    connector = _connector(args)
+    if connector.name == "OffloadingConnector" and isinstance(connector.extra.get("cpu_bytes_to_use"), int):
+        size += min(connector.extra["cpu_bytes_to_use"], LARGEST) * engines
+    if size and args.given.get("kv_offloading_backend") != "lmcache":
+        return _native_offload(size, connector, release, env, vendor)
+    if connector.name.startswith("LMCacheConnector"):
+        return KvOffload(_lmcache(ranks, env), in_shm=0)
+    return KvOffload(NOTHING, in_shm=0)
+
+
+class Connector(NamedTuple):
+    """The KV connector in `--kv-transfer-config`."""
+
+    name: str
+    """Its class; "" without one."""
+    extra: Mapping[str, Any]
+    """Its `kv_connector_extra_config`; empty if it has none."""
+
+
+def _native_offload(
+    size: int, connector: Connector, release: Release, env: Mapping[str, str], vendor: str
+) -> KvOffload:
+    """vLLM's own offload of `size` bytes: a file in /dev/shm, or pinned tensors.
+
+    VLLM_USE_SIMPLE_KV_OFFLOAD keeps pinned tensors, except for a TieringOffloadingSpec."""
+    is_simple = env.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0").lower() not in ("", "0", "false")
+    has_tiers = connector.extra.get("spec_name") == "TieringOffloadingSpec" and release >= TIERS_IN_SHM
+    if has_tiers or (_uses_shared_region(release, vendor) and not is_simple):
+        return KvOffload(Estimate(size, size, size, size, f"{human(size)} in /dev/shm, filled at start"), in_shm=size)
+    most = MOST_ROUNDED * size
+    return KvOffload(Estimate(size, size, int(ROUNDED_BLOCKS * size), most, f"{human(size)}, pinned"), in_shm=0)
+
+
+def _lmcache(ranks: int, env: Mapping[str, str]) -> Estimate:
+    """Pinned bytes of LMCache in all `ranks` workers; zeros if LMCACHE_LOCAL_CPU switches them off. Certain is only the
+    part that a size set by the author reserves at first."""
+    if env.get("LMCACHE_LOCAL_CPU", "True").lower() in ("false", "0"):
+        return NOTHING
+    given_gib = _float(env.get("LMCACHE_MAX_LOCAL_CPU_SIZE"))
+    each = int((given_gib if given_gib is not None else USUAL_LMCACHE_GIB) * GI)
+    floor = int(LAZY * each * ranks) if given_gib is not None else 0
+    size, note = each * ranks, f"LMCache {human(each)} × {ranks} workers, pinned"
+    return Estimate(floor, size, size, size, note, "LMCache v1/config.py")
 
 
 def _uses_shared_region(release: Release, vendor: str) -> bool:
@@ -98,17 +142,18 @@ def _uses_shared_region(release: Release, vendor: str) -> bool:
     return release >= (XPU_IN_SHM if vendor == "intel" else IN_SHM) and vendor in ("nvidia", "intel")
 
 
-def _connector(args: EngineArgs) -> tuple[str, Mapping[str, Any]]:
-    """(name, extra config) of the KV connector in `--kv-transfer-config`; ("", {}) without one."""
+def _connector(args: EngineArgs) -> Connector:
+    """The KV connector of the arguments; one without a name if they have none."""
     config = args.given.get("kv_transfer_config")
     if not isinstance(config, Mapping):
-        return "", {}
+        return Connector("", {})
     inner = config.get("kv_connector_extra_config")
-    return str(config.get("kv_connector") or ""), inner if isinstance(inner, Mapping) else {}
+    return Connector(str(config.get("kv_connector") or ""), inner if isinstance(inner, Mapping) else {})
 
 
 def asleep(args: EngineArgs, ranks: int, per_rank: float | None) -> Estimate:
-    """Sleep mode, level 1, moves the weights to pinned host memory when a client requests it."""
+    """Bytes of weights that sleep mode, level 1, moves to pinned host memory when a client requests it. It counts only
+    in the high end. Zeros if it is not enabled, or if the weights of a rank (`per_rank`) are unknown."""
     if not args.given.get("enable_sleep_mode") or per_rank is None:
         return NOTHING
     return Estimate(0, 0, 0, int(per_rank * ranks), "weights, while asleep")
