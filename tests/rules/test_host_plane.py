@@ -332,6 +332,14 @@ def test_what_was_meant_by_a_request(given: str, said: str) -> None:
     assert found == [(said,)]
 
 
+@pytest.mark.parametrize(("given", "meant"), [("64", ("ephemeral-storage: 64Gi",)), ("512Ki", ())])
+def test_no_suggestion_repeats_what_is_there(given: str, meant: tuple[str, ...]) -> None:
+    pod = spec([M8, "--max-model-len", "4096"], requests={"ephemeral-storage": given})
+    found = [one.finding.suggestions for one in judge(deployment(pod)).findings if one.rule == "quantity-suspicious"]
+
+    assert found == [meant]
+
+
 def test_a_limit_for_what_is_offloaded_says_what_it_is_made_of() -> None:
     pod = spec([M8, "--max-model-len", "4096", "--cpu-offload-gb", "8"], limits={"memory": "8Gi"})
     found = next(one.finding for one in judge(deployment(pod)).findings if one.rule == "offload-exceeds-limit")

@@ -43,6 +43,12 @@ def line(ledger: HostLedger, name: str) -> Estimate | None:
         pytest.param("0.33.0", {}, 2, id="an API server, and an engine that holds the worker"),
         pytest.param("0.33.0", {"tensor_parallel_size": 4}, 6, id="2 + one a GPU"),
         pytest.param("0.33.0", {"data_parallel_size": 2}, 2 + 1 + 1 + 2 + 2, id="servers, launcher, coordinator, …"),
+        pytest.param(
+            "0.33.0",
+            {"data_parallel_size": 4, "data_parallel_size_local": 2, "headless": True},
+            2 + 2,
+            id="no coordinator",
+        ),
         pytest.param("0.11.0", {"data_parallel_size": 2}, 1 + 1 + 2 + 2, id="one API server before 0.15"),
         pytest.param("0.33.0", {"tensor_parallel_size": 8, "nnodes": 2, "headless": True}, 1 + 4, id="a follower"),
         pytest.param("0.6.3", {"tensor_parallel_size": 4}, 2 + 3, id="V0: the engine is a worker too"),

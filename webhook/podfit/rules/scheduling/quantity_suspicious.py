@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from podfit.base.lazy import regex
 from podfit.kube.path import FieldPath, mapping
-from podfit.kube.quantity import human, parse, quantity, try_parse
+from podfit.kube.quantity import GI, human, parse, quantity, try_parse
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
@@ -14,6 +14,8 @@ from podfit.vllm.change import Suggestion
 
 MOST_CORES = 2000
 """More than any node has."""
+LONGEST_NUMBER = 40
+"""Characters; more than any number that a user writes; a longer text is reported without a suggestion."""
 _NUMBER = regex(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]+)?\s*", re.ASCII)
 _FRACTION = regex(r"[0-9]*\.[0-9]*[1-9][0-9]*|[0-9]*[1-9][0-9]{0,2}m")
 """A number that is not whole: `0.5`, `1500m`; not `1.0`, `2000m`."""
@@ -109,7 +111,7 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
     """The finding on an odd quantity; none for a text without a number, such as a placeholder. `fatal`: a container
     with so little, or that asks for so many cores, does not start."""
     size, text = try_parse(given), str(given)
-    match = _NUMBER.fullmatch(text) if len(text) < 40 else None
+    match = _NUMBER.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
     meant = _meant(match, name) if match else None
     if match is not None and meant is not None and name == "memory":
         meant = _enough(engine, match[1], meant, limit="limits" in path.parts)
@@ -129,11 +131,13 @@ def _quantity_findings(engine: Engine, path: FieldPath, name: str, given: object
             suggestions=("cpu: 4",),
         )
     else:
+        if meant is None:
+            meant = quantity(size * GI)  # `1e3`: as many GiB
         yield Finding(
             path=path,
             message=f"{name} {text!r} is {human(size).replace(' B', ' bytes') if size > 1 else 'one byte at most'}",
             certainty="certain" if fatal else "likely",
-            suggestions=(_as(path, name, meant or quantity(size << 30)),),
+            suggestions=(_as(path, name, meant),) if parse(meant) != size else (),  # `512Ki` of disk: not known
         )
 
 

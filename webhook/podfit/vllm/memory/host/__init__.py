@@ -54,10 +54,11 @@ OFFLOAD = ("swap space", "CPU offload", "KV offload")
 
 
 RARE_ARGUMENTS = frozenset({
-    "cpu_offload_gb", "data_parallel_multi_port_external_lb", "data_parallel_rank", "disable_frontend_multiprocessing",
-    "distributed_executor_backend", "enable_shm_tensor_arena", "enable_sleep_mode", "headless", "kv_offloading_backend",
-    "kv_offloading_size", "kv_transfer_config", "load_format", "mm_processor_cache_gb", "mm_processor_cache_type",
-    "model_loader_extra_config", "quantization", "safetensors_load_strategy", "swap_space",
+    "cpu_offload_gb", "data_parallel_multi_port_external_lb", "data_parallel_rank", "data_parallel_start_rank",
+    "disable_frontend_multiprocessing", "distributed_executor_backend", "enable_shm_tensor_arena", "enable_sleep_mode",
+    "headless", "kv_offloading_backend", "kv_offloading_size", "kv_transfer_config", "load_format",
+    "mm_processor_cache_gb", "mm_processor_cache_type", "model_loader_extra_config", "quantization",
+    "safetensors_load_strategy", "swap_space",
 })  # fmt: skip
 """Arguments besides those of `HostSettings` that a line of the ledger reads: most command lines have none of them."""
 VARIABLES = frozenset({

@@ -68,7 +68,7 @@ def processes(args: EngineArgs, cut: Parallel, release: Release, *, v1: bool) ->
         usual = engines if release >= SERVER_PER_ENGINE_SINCE else 1
         servers = cut.api_servers if cut.api_servers else usual
     has_workers = ranks > 1 or (cut.dp > 1 and release >= WORKER_OF_ONE_RANK_SINCE)
-    coordinator = 1 if cut.dp > 1 and not has_port_per_rank else 0
+    coordinator = 1 if cut.dp > 1 and not has_port_per_rank and _is_first(args) else 0
     launcher = 1 if servers > 1 else 0
     return Processes(
         servers=servers + launcher + coordinator,
@@ -85,6 +85,13 @@ WORKER_OF_ONE_RANK_SINCE = Release(0, 11)
 """From this release on, a data-parallel engine with a single GPU has a worker process, too."""
 FULL_IMPORTS_SINCE, CUDA_MEASURED_SINCE = Release(0, 9), Release(0, 14)
 """From the first of these on, a process has IMPORTED, from the second on IMPORTED_CUDA with torch's CUDA build."""
+
+
+def _is_first(args: EngineArgs) -> bool:
+    """True if this container has the first data-parallel rank, next to which the coordinator runs. A headless one
+    only has engines (vLLM 0.33 v1/engine/utils.py launch_core_engines, entrypoints/cli/serve.py run_headless)."""
+    rank = args.given.get("data_parallel_rank") or args.given.get("data_parallel_start_rank")
+    return not args.given.get("headless") and not rank
 
 
 def _imported(running: Processes, release: Release, *, cuda: bool) -> int:
