@@ -60,11 +60,11 @@ def test_odd_words_are_seen_among_all(texts: list[str]) -> None:
 def test_a_route_that_needs_no_key_is_answered_below_whatever_root(path: str, root: str | None) -> None:
     engine: Any = SimpleNamespace(args=EngineArgs(None, {"root_path": root, "api_key": ["secret"]}))
 
-    assert not list(probe_wrong_path._path(engine, "startupProbe", {"path": path}))
+    assert not list(probe_wrong_path._wrong_path(engine, "startupProbe", {"path": path}))
 
 
 @given(st.lists(st.sampled_from(["latest", "Nightly", "v0.11.0", "main", "", "stablex", "dev"]), max_size=3))
 def test_a_tag_that_moves_has_a_word_that_says_so(parts: list[str]) -> None:
     tag = "-".join(parts)
 
-    assert unpinned_image._is_moving(tag) == (unpinned_image._MOVES.fullmatch(tag) is not None)
+    assert unpinned_image._is_moving(tag) == (unpinned_image._MOVING_TAG.fullmatch(tag) is not None)

@@ -21,7 +21,7 @@ from podfit.kube.quantity import GI, human, quantity, round_up_gi
 from podfit.rules import memory_sizes, probe_timing, reading
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
-from podfit.rules.operations.termination_grace_too_short import DRAINS
+from podfit.rules.operations.termination_grace_too_short import DRAINS_SINCE
 from podfit.rules.shm import SHM
 from podfit.vllm import gpu
 from podfit.vllm.memory import startup
@@ -178,7 +178,7 @@ def _drain(engine: Engine, release: Release) -> list[str]:
     """From 0.18 on vLLM can finish its answers before it ends."""
     if "shutdown_timeout" in engine.args.given:
         return []
-    return ["--shutdown-timeout", str(DRAIN)] if release >= DRAINS else []
+    return ["--shutdown-timeout", str(DRAIN)] if release >= DRAINS_SINCE else []
 
 
 def _with_numbers(draft: Object, read: Engine) -> Object:

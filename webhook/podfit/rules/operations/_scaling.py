@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from podfit.kube.companions import replicas as bounds
 from podfit.kube.path import FieldPath, mapping
@@ -14,11 +15,23 @@ REPLICATED_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "Rollout", "Deplo
 """Kinds whose `spec.replicas` are copies that serve alike."""
 
 
+class Metric(NamedTuple):
+    """A metric that an autoscaler scales on."""
+
+    name: str
+    """ "cpu", "memory", or the name or type of another metric."""
+    path: FieldPath
+    """The field that names it; of an autoscaler that names none, `spec`."""
+
+
 def leads(engine: Engine) -> bool:
-    """True if the container serves, in a kind with replicas that are alike (not the nodes of one engine)."""
+    """True if the container serves HTTP and each replica is a whole server. False for other kinds than
+    `REPLICATED_KINDS`, and if the replicas may be the nodes of one engine."""
     if not engine.served or engine.container.init or engine.workload.kind not in REPLICATED_KINDS:
         return False
-    return engine.workload.kind == "LeaderWorkerSet" or not (engine.spans_pods or joins_ray(engine))
+    if engine.workload.kind == "LeaderWorkerSet":
+        return True  # a replica is a group: a leader and its workers
+    return not engine.spans_pods and not joins_ray(engine)
 
 
 def autoscalers(engine: Engine) -> list[JSON]:
@@ -27,32 +40,34 @@ def autoscalers(engine: Engine) -> list[JSON]:
 
 
 def least(engine: Engine) -> int:
-    """Replicas that there always are: an autoscaler's minimum, else what the object says, else one."""
-    known = [bounds(autoscaler)[0] for autoscaler in autoscalers(engine)]
-    if known:
-        return max(1 if low is None else low for low in known)
+    """The number of replicas below which the workload is not scaled: the highest minimum of its autoscalers. Without
+    an autoscaler `spec.replicas`. 1, Kubernetes' default, if the object does not set the number."""
+    minimums = [bounds(autoscaler)[0] for autoscaler in autoscalers(engine)]
+    if minimums:
+        return max(1 if minimum is None else minimum for minimum in minimums)
     return 1 if engine.workload.replicas is None else engine.workload.replicas
 
 
-def metrics(obj: JSON) -> Iterator[tuple[str, FieldPath]]:
-    """(metric, its field) of an autoscaler: "cpu", "memory", or the name of another metric."""
+def metrics(obj: JSON) -> Iterator[Metric]:
+    """The metrics of an autoscaler: of a HorizontalPodAutoscaler in `autoscaling/v1` or `v2`, or KEDA's triggers."""
     spec = mapping(obj.get("spec"))
     if "triggers" in spec:
         for index, item in enumerate(as_list(spec["triggers"])):
-            yield str(mapping(item).get("type")), FieldPath(("spec", "triggers", index))
+            yield Metric(name=str(mapping(item).get("type")), path=FieldPath(("spec", "triggers", index)))
         return
     if "targetCPUUtilizationPercentage" in spec:
-        yield "cpu", FieldPath(("spec", "targetCPUUtilizationPercentage"))
+        yield Metric(name="cpu", path=FieldPath(("spec", "targetCPUUtilizationPercentage")))
         return
     items = as_list(spec.get("metrics"))
     if not items:
-        yield "cpu", FieldPath(("spec",))  # Kubernetes' default: 80 % of the CPU request
+        yield Metric(name="cpu", path=FieldPath(("spec",)))  # Kubernetes' default: 80 % of the CPU request
     for index, item in enumerate(items):
-        resource = mapping(mapping(item).get("resource") or mapping(item).get("containerResource"))
-        yield str(resource.get("name") or mapping(item).get("type")), FieldPath(("spec", "metrics", index))
+        metric = mapping(item)
+        resource = mapping(metric.get("resource") or metric.get("containerResource"))
+        yield Metric(name=str(resource.get("name") or metric.get("type")), path=FieldPath(("spec", "metrics", index)))
 
 
 def scale_down(obj: JSON) -> JSON:
-    """`behavior.scaleDown` of a HorizontalPodAutoscaler, or of the one that KEDA makes."""
+    """`behavior.scaleDown` of a HorizontalPodAutoscaler, or of the one that KEDA makes; empty if it is not set."""
     keda = ("advanced", "horizontalPodAutoscalerConfig") if obj.get("kind") == "ScaledObject" else ()
     return mapping(FieldPath(("spec", *keda, "behavior", "scaleDown")).get(obj))

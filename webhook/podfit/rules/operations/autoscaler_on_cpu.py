@@ -6,10 +6,11 @@ from podfit.kube.companions import describe
 from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
 from podfit.rules.operations import _scaling
+from podfit.rules.operations._scaling import Metric
 from podfit.rules.rule import Finding, Rule
 
-_HOST = {"cpu", "memory"}
-_BETTER = "vllm:num_requests_waiting (a Pods metric of a metrics adapter, or KEDA's prometheus trigger)"
+_HOST_METRICS = {"cpu", "memory"}
+_QUEUE_METRIC = "vllm:num_requests_waiting (a Pods metric of a metrics adapter, or KEDA's prometheus trigger)"
 
 
 class AutoscalerOnCpu(Rule):
@@ -28,39 +29,49 @@ class AutoscalerOnCpu(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: the autoscaler says what it looks at."""
+        """Certain: the manifest names the metrics. None if one of them is not the host's, and for a container that
+        does not serve."""
         if not engine.served or engine.container.init:
             return
         for autoscaler in _scaling.autoscalers(engine):
-            items = list(_scaling.metrics(autoscaler))
-            if items and all(name in _HOST for name, _ in items):
-                name, place = items[0]
+            metrics = list(_scaling.metrics(autoscaler))
+            if metrics and _are_of_host(metrics):
+                name, place = metrics[0]
                 yield Finding(
                     path=FieldPath(("spec", "replicas")),
                     message=f"{describe(autoscaler)} scales on {name}, which does not follow vLLM's load ({place})",
-                    suggestions=(_BETTER, "vllm:kv_cache_usage_perc, as a second metric"),
+                    suggestions=(_QUEUE_METRIC, "vllm:kv_cache_usage_perc, as a second metric"),
                 )
         yield from _kserve(engine)
 
 
+def _are_of_host(metrics: list[Metric]) -> bool:
+    """True if each metric is the CPU or host memory use of the Pods."""
+    return all(metric.name in _HOST_METRICS for metric in metrics)
+
+
 def _kserve(engine: Engine) -> Iterator[Finding]:
-    """KServe makes the autoscaler itself, of what the predictor or an annotation says (`scaleMetric`, v0.15 also
-    `autoScaling.metrics`)."""
+    """The finding on the autoscaler that KServe makes of the predictor's `autoScaling.metrics` (from v0.15 on), else of
+    its `scaleMetric`. None for other kinds, and if the predictor names no metric."""
     if engine.workload.kind != "InferenceService":
         return
     predictor = FieldPath(("spec", "predictor"))
     value = (predictor / "autoScaling" / "metrics").get(engine.workload.object)
-    named = [
-        (str(FieldPath(("resource", "name")).get(item)), predictor.join("autoScaling", "metrics", index))
+    metrics = [
+        Metric(
+            name=str(FieldPath(("resource", "name")).get(item)),
+            path=predictor.join("autoScaling", "metrics", index),
+        )
         for index, item in enumerate(value if isinstance(value, list) else ())
         if isinstance(item, Mapping)
     ]
-    if not named:
-        named = [(str((predictor / "scaleMetric").get(engine.workload.object)), predictor / "scaleMetric")]
-    if all(name in _HOST for name, _ in named):
-        name, path = named[0]
+    if not metrics:
+        scale_metric = predictor / "scaleMetric"
+        metrics = [Metric(name=str(scale_metric.get(engine.workload.object)), path=scale_metric)]
+    if _are_of_host(metrics):
+        name, path = metrics[0]
         yield Finding(
             path=path,
             message=f"scales on {name}, which does not follow vLLM's load",
-            suggestions=("scaleMetric: concurrency", _BETTER),
+            suggestions=("scaleMetric: concurrency", _QUEUE_METRIC),
         )

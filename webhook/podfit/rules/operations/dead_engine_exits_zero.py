@@ -8,6 +8,7 @@ from podfit.rules.rule import Finding, Rule
 JOBS = ("Job", "CronJob", "JobSet")
 """Kinds that count a Pod whose containers exit with 0 as complete, and replace one that fails."""
 KEEP_ALIVE = "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH"
+"""With 1 `terminate_if_errored` does not stop the API server."""
 
 
 class DeadEngineExitsZero(Rule):
@@ -30,8 +31,10 @@ class DeadEngineExitsZero(Rule):
     never_denies = "the engine may never die"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the engine may never die, and the script may look at more than the exit code. None unless the exit
-        code decides about a restart, in a shell's script, with several API servers, and with `KEEP_ALIVE`."""
+        """Possible: the engine may never die, and something else than the exit code may start the server again.
+
+        None with `restartPolicy: Always`, which restarts after any exit code. Also none if vLLM's exit code is not the
+        container's: in a shell's script, with several API servers, and with `KEEP_ALIVE`."""
         policy = engine.pod("restartPolicy")
         job = engine.workload.kind in JOBS
         if policy not in ("OnFailure", "Never") or not engine.served or engine.container.init:

@@ -27,22 +27,28 @@ class DisruptionBudgetMissing(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible, since it may be somewhere else; certain if all objects of the cluster are known. None for fewer
-        than two replicas, and if the objects of the release are not all there."""
+        """Possible, since the budget may be in a file that is not in the input; certain if all objects of the cluster
+        are known. None for fewer than two replicas, and if the input probably lacks objects of the release."""
         companions = engine.facts.companions
         copies = _scaling.least(engine)
         if not _scaling.leads(engine) or copies < 2:
             return
         if not companions.holds_release(engine.workload) or companions.disruption_budgets(engine.workload):
             return
-        labels = engine.workload.metadata.get("labels")
-        key, value = (
-            next(iter(labels.items())) if isinstance(labels, dict) and labels else ("app", engine.workload.name)
-        )
         yield Finding(
             path=FieldPath(("spec", "replicas")),
             message=f"{copies} replicas and no PodDisruptionBudget: a node drain may stop them together",
             certainty="certain" if companions.is_complete else "possible",
             advice=not (companions.is_complete or _scaling.autoscalers(engine)),
-            suggestions=(f"a PodDisruptionBudget with maxUnavailable: 1 that selects {key}: {value}",),
+            suggestions=(f"a PodDisruptionBudget with maxUnavailable: 1 that selects {_selector(engine)}",),
         )
+
+
+def _selector(engine: Engine) -> str:
+    """The first label of the Pods, for people: "app: llama". Without labels, the usual `app` with the workload's
+    name."""
+    labels = engine.workload.metadata.get("labels")
+    if not isinstance(labels, dict) or not labels:
+        return f"app: {engine.workload.name}"
+    key, value = next(iter(labels.items()))
+    return f"{key}: {value}"

@@ -9,7 +9,7 @@ from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.operations import _house_values as values
 from podfit.rules.operations._house_values import Reading
-from podfit.rules.rule import Finding, Rule, parameter
+from podfit.rules.rule import Finding, Rule, camel, parameter
 from podfit.vllm import change, gpu
 from podfit.vllm.change import Suggestion
 from podfit.vllm.gpu import Gpu
@@ -184,22 +184,20 @@ class HouseLimits(Rule):
     )
 
     def remarks(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Remarks on the values that `whenUnknown` denies."""
+        """(path of the field, remark) for each limit of which `whenUnknown` denies an unknown value."""
         for topic, objects in UNKNOWN_OBJECTS.items():
             if self._denies_unknown(topic):
-                first, *rest = topic.split("_")
-                name = first + "".join(word.title() for word in rest)
-                yield ("whenUnknown", name), f"also denies {objects}. `podfit policy diff` shows which objects"
+                yield ("whenUnknown", camel(topic)), f"also denies {objects}. `podfit policy diff` shows which objects"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Each limit of the policy. A worker that joins a leader has no arguments of its own."""
+        """At most one finding for each limit of the policy."""
         releases, models = self.releases, self.models
         if releases is not None:
             yield from self._check(
                 "releases", values.release(engine), lambda release: _other_release(releases, release)
             )
         if engine.command.entry == "worker":
-            return
+            return  # a worker that joins a leader has no arguments of its own
         if lengths := self.max_model_len:
             yield from self._check(
                 "max_model_len",
@@ -220,39 +218,46 @@ class HouseLimits(Rule):
             yield from self._check_memory(engine, self.memory_factor)
 
     def _check(self, topic: str, reading: Reading[V], violation: Callable[[V], Violation | None]) -> Iterator[Finding]:
-        """The finding on one limited value: that it is unknown, or that `violation` does not allow it. None if it
-        allows it."""
+        """The finding that a limited value is unknown, or not allowed; none if it is allowed. `topic`: a key of
+        `SUBJECTS`; `violation` returns None for an allowed value."""
         if reading.value is None or (reading.doubt and self._denies_unknown(topic)):
             yield self._unknown(topic, reading)
-        elif names := violation(reading.value):
-            doubt = reading.doubt or names.doubt
-            yield Finding(
-                path=reading.path,
-                message=f"{reading.text}: the policy allows {names.allowed}",
-                certainty="likely" if doubt else "certain",
-                uncertain=doubt,
-                suggestions=(names.change,) if names.change else (),
-                topic=topic,
-            )
+            return
+        violated = violation(reading.value)
+        if violated is None:
+            return
+        doubt = reading.doubt or violated.doubt
+        yield Finding(
+            path=reading.path,
+            message=f"{reading.text}: the policy allows {violated.allowed}",
+            certainty="likely" if doubt else "certain",
+            uncertain=doubt,
+            suggestions=(violated.change,) if violated.change else (),
+            topic=topic,
+        )
 
     def _check_memory(self, engine: Engine, limits: Sequence[FactorLimit]) -> Iterator[Finding]:
         """The finding on the memory limit: unknown, below the factor × the certain minimum, or (likely) below the
-        factor × the estimate."""
+        factor × the estimate. None if it is at least that."""
         topic, size, host = "memory_factor", engine.memory_limit, engine.plan.host
         minimum, doubt = values.host_minimum(engine)
         if size is None or host is None:
             why = "no memory limit is set" if size is None else doubt
-            yield self._unknown(topic, Reading("", engine.memory_at, None, why, values.UNKNOWN_MEMORY))
+            reading = Reading[int](text="", path=engine.memory_at, doubt=why, yields_to=values.UNKNOWN_MEMORY)
+            yield self._unknown(topic, reading)
             return
-        reading = Reading(f"limit {memory_sizes.written(engine, engine.memory_at, size)}", engine.memory_at, size)
-        certain = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, minimum, "certain minimum"))
-        if certain is not None:
-            yield from self._check(topic, reading, lambda _: certain)
+        text = f"limit {memory_sizes.written(engine, engine.memory_at, size)}"
+        reading = Reading(text=text, path=engine.memory_at, value=size)
+        below_minimum = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, minimum, "certain minimum"))
+        if below_minimum is not None:
+            yield from self._check(topic, reading, lambda _: below_minimum)
             return
         need = host.need.likely
-        likely = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, need, "estimate"))
-        estimated = likely and likely._replace(doubt="the estimate is a range")
-        yield from self._check(topic, replace(reading, doubt=doubt), lambda _: estimated)
+        below_estimate = _of_gpus(engine, limits, lambda limit: _too_small(limit, size, need, "estimate"))
+        if below_estimate is not None:
+            below_estimate = below_estimate._replace(doubt="the estimate is a range")
+        # The doubt about the minimum counts only here: it makes the minimum smaller, never too large.
+        yield from self._check(topic, replace(reading, doubt=doubt), lambda _: below_estimate)
 
     def _denies_unknown(self, topic: str) -> bool:
         """True if `whenUnknown` denies an unknown value of the topic."""
@@ -278,12 +283,18 @@ class HouseLimits(Rule):
 def _of_gpus(
     engine: Engine, limits: Sequence[Limit], violation: Callable[[Limit], Violation | None]
 ) -> Violation | None:
-    """The violation on the GPUs that the container may get; None if each of them allows the value."""
+    """The violation on the GPUs that the container may get; None if each of them allows the value.
 
-    def violations(applying: Sequence[tuple[str, Limit | None]]) -> list[tuple[str, Violation]]:
-        """(name of the GPU, violation) for each GPU whose limit is not met."""
-        checks = [(name, violation(limit) if limit is not None else None) for name, limit in applying]
-        return [(name, violated) for name, violated in checks if violated is not None]
+    It is certain if every GPU of any kind forbids the value, or every GPU that the object certainly gets."""
+
+    def violations(gpu_limits: Sequence[tuple[str, Limit | None]]) -> list[Violation]:
+        """The violation on each GPU whose limit is not met, with the GPU's name in `allowed`."""
+        broken = []
+        for name, limit in gpu_limits:
+            violated = violation(limit) if limit is not None else None
+            if violated is not None:
+                broken.append(violated._replace(allowed=f"{violated.allowed} on {name}"))
+        return broken
 
     if len(limits) == 1 and not limits[0].gpus:
         return violation(limits[0])
@@ -291,48 +302,52 @@ def _of_gpus(
     broken = violations(of_named or of_any)
     if not broken:
         return None
-    name, names = broken[0]
     certain = len(violations(of_any)) == len(of_any)
     if of_named and engine.gpu is not None and engine.gpu.may_deny:
         certain = certain or len(broken) == len(of_named)
-    doubt = None if certain else "the Pod may get a GPU on which it is allowed"
-    return names._replace(allowed=f"{names.allowed} on {name}", doubt=doubt)
+    return broken[0]._replace(doubt=None if certain else "the Pod may get a GPU on which it is allowed")
 
 
 def _limits_of_named_gpus(engine: Engine, limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
-    """(GPU, the first limit that is for it, None if none is) for each GPU that the object or its nodes name; empty if
-    none is named."""
+    """(name of the GPU, its limit) for each GPU that the object or its nodes name; empty if none is named.
+
+    The limit is the first one for the GPU; None if no limit is for it."""
     if engine.on_processors:
-        return [("processors", next((limit for limit in limits if not limit.gpus), None))]
-    named = engine.gpu.value.gpus if engine.gpu is not None else ()
-    return [(product.name, next((limit for limit in limits if _is_for(limit, product)), None)) for product in named]
+        of_all = next((limit for limit in limits if not limit.gpus), None)
+        return [("processors", of_all)]
+    gpus = engine.gpu.value.gpus if engine.gpu is not None else ()
+    return [(product.name, next((limit for limit in limits if _is_for(limit, product)), None)) for product in gpus]
 
 
 def _limits_of_any_gpu(limits: Sequence[Limit]) -> list[tuple[str, Limit | None]]:
-    """(GPUs, limit) of all limits up to one for every GPU; last (other GPUs, None) if each limit is for some."""
+    """(names of GPUs, their limit) for each limit that can apply to a GPU: all up to the first one for every GPU.
+
+    If each limit is for some GPUs, the last pair is for the others, which have no limit (None)."""
     of_any: list[tuple[str, Limit | None]] = []
     for limit in limits:
-        of_any.append((" or ".join(limit.gpus) or "any other GPU", limit))
         if not limit.gpus:
-            return of_any
+            return [*of_any, ("any other GPU", limit)]
+        of_any.append((" or ".join(limit.gpus), limit))
     return [*of_any, ("any other GPU", None)]
 
 
 def _is_for(gpu_limit: _OfGpus, model: Gpu) -> bool:
     """True if the limit is for the GPU: for all, by its name, or by the name of the GPU that it is a slice of."""
+    if not gpu_limit.gpus:
+        return True
     names = {product.name for text in gpu_limit.gpus for product in gpu.by_name(text)}
-    return not gpu_limit.gpus or model.name in names or gpu.whole_name(model.name) in names
+    return model.name in names or gpu.whole_name(model.name) in names
 
 
 def _too_long(length_limit: LengthLimit, tokens: int) -> Violation | None:
-    """The violation by a context length; None if the limit allows it."""
+    """The violation by a context length of `tokens`; None if the limit allows it."""
     if tokens <= length_limit.value:
         return None
     return Violation(f"at most {length_limit.value:,} tokens", change.flags(f"--max-model-len {length_limit.value}"))
 
 
 def _other_share(share_limit: ShareLimit, share: float) -> Violation | None:
-    """The violation by a share of GPU memory; None if the limit allows it."""
+    """The violation by a share of GPU memory, above 0 and at most 1; None if the limit allows it."""
     if share_limit.maximum is not None and share > share_limit.maximum:
         return Violation(
             f"at most {share_limit.maximum:g}", change.flags(f"--gpu-memory-utilization {share_limit.maximum:g}")
@@ -345,7 +360,8 @@ def _other_share(share_limit: ShareLimit, share: float) -> Violation | None:
 
 
 def _too_small(factor_limit: FactorLimit, size: int, need: int, what: str) -> Violation | None:
-    """The violation by a memory limit of `size` bytes; None if the limit allows it."""
+    """The violation by a memory limit of `size` bytes, if vLLM needs `need` bytes; None if the limit allows it. `what`:
+    the name of that need, for people."""
     least = int(factor_limit.value * need)
     if size >= least:
         return None
@@ -364,13 +380,17 @@ def _other_release(release_limit: ReleaseLimit, release: Release) -> Violation |
 
 
 def _is_release(text: str, release: Release) -> bool:
-    """True if the text names the release: all its numbers, or only the first two, which name every patch of them."""
+    """True if the text names the release: "0.27.1" is that one alone, "0.27" every patch release of 0.27. False for a
+    text that is not a release."""
     named = parse(text)
     if named is None:
         return False
-    return release[:2] == named[:2] if text.count(".") == 1 else release == named
+    has_two_numbers = text.count(".") == 1
+    return release[:2] == named[:2] if has_two_numbers else release == named
 
 
 def _other_model(model_limit: ModelLimit, names: Sequence[str]) -> Violation | None:
     """The violation by a model; None if the limit allows one of its names."""
-    return None if values.is_allowed(names, model_limit.allowed) else Violation(", ".join(model_limit.allowed))
+    if values.is_allowed(names, model_limit.allowed):
+        return None
+    return Violation(", ".join(model_limit.allowed))

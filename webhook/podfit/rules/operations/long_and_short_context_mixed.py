@@ -28,19 +28,21 @@ class LongAndShortContextMixed(Rule):
     max_long_requests: float = parameter(4.0, "fewer requests of the full length than this crowd the others out", gt=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the manifest does not show the lengths of the requests."""
+        """Possible: the manifest does not show the lengths of the requests. None for a context shorter than
+        `min_length`, and if less than one request, or at least `max_long_requests` of them, fit the KV cache."""
         ledger = engine.plan.gpu
         if ledger is None or engine.container.init or not engine.served or engine.args.get("max_num_seqs") == 1:
             return
         length = ledger.max_model_len
         if length is None or length < self.min_length:
             return
-        many = ledger.max_concurrency
-        if many is None or not 1 <= many < self.max_long_requests:
+        full_requests = ledger.max_concurrency  # requests of `length` tokens that the KV cache holds at once
+        if full_requests is None or not 1 <= full_requests < self.max_long_requests:
             return
         yield Finding(
             path=engine.argument("max_model_len"),
-            message=f"the KV cache holds {many:.1f} requests of {length:,} tokens: a few long ones stop all others",
+            message=f"the KV cache holds {full_requests:.1f} requests of {length:,} tokens: "
+            "a few long ones stop all others",
             certainty="possible",
             suggestions=(
                 "two Deployments behind a router: a short --max-model-len for most requests, the long one for the rest",

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from podfit.kube.path import mapping
+from podfit.kube.path import FieldPath, mapping
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
 VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 AIBRIX = ("StormService", "RoleSet", "PodSet")
+"""Kinds of AIBrix, whose gateway routes the requests."""
 EVERY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - read, not bound
 
 
@@ -34,19 +35,26 @@ class NixlSideChannelHost(Rule):
         dialed, and behind AIBrix' gateway."""
         host = engine.command.env.get(VARIABLE)
         config = engine.args.given.get("kv_transfer_config")
-        if host not in EVERY_ADDRESS or not isinstance(config, dict) or "nixl" not in _connectors(config).lower():
+        if host not in EVERY_ADDRESS or not isinstance(config, dict) or not _has_nixl(config):
             return
         if config.get("kv_role") == "kv_consumer":
             return  # it dials, and is not dialed
         if _is_routed_by_aibrix(engine):
             return
-        entries = (engine.at("env", index, "value") for index, name, _ in engine.variables if name == VARIABLE)
         yield Finding(
-            path=next(entries, engine.command.path),
+            path=_place(engine),
             message=f"{VARIABLE} is {host!r}: a peer that dials it reaches itself",
             certainty="likely",
             suggestions=(f"env {VARIABLE} with valueFrom.fieldRef.fieldPath: status.podIP",),
         )
+
+
+def _place(engine: Engine) -> FieldPath:
+    """The path of the variable's value in `env`; else of the command, whose script sets it."""
+    for variable in engine.variables:
+        if variable.name == VARIABLE:
+            return engine.at("env", variable.position, "value")
+    return engine.command.path
 
 
 def _is_routed_by_aibrix(engine: Engine) -> bool:
@@ -56,8 +64,9 @@ def _is_routed_by_aibrix(engine: Engine) -> bool:
     return engine.workload.kind in AIBRIX or any(str(name).startswith("model.aibrix.ai/") for name in labels)
 
 
-def _connectors(config: dict[str, Any]) -> str:
-    """The KV connectors, with those within a MultiConnector."""
-    inner = config.get("kv_connector_extra_config")
-    value = inner.get("connectors") if isinstance(inner, dict) else None
-    return f"{config.get('kv_connector')} {json.dumps(value, default=str) if isinstance(value, list) else ''}"
+def _has_nixl(config: dict[str, Any]) -> bool:
+    """True if the KV transfer config names a connector of NIXL: as the connector, or within a MultiConnector."""
+    extra_config = config.get("kv_connector_extra_config")
+    inner = extra_config.get("connectors") if isinstance(extra_config, dict) else None
+    inner_text = json.dumps(inner, default=str) if isinstance(inner, list) else ""
+    return "nixl" in f"{config.get('kv_connector')} {inner_text}".lower()

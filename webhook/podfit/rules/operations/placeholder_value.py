@@ -20,11 +20,12 @@ PLACEHOLDER = regex(
 """Placeholders in examples that a user must replace."""
 _PARTS = ("<", "__", "REPLACE", "CHANGE", "INSERT", "FILL", "HERE", "YOUR", "your")
 """Every placeholder contains one of these; to look for them is faster."""
-MOST = 512
+MAX_SEARCHED_CHARACTERS = 512
 """Characters of a value that are searched; the name of an image or of a model is shorter."""
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-"""The hub answers 401 to a token that it does not know, also for a public model."""
-OURS = ("VLLM_", "NCCL_", "CUDA_", "HF_", "HUGGING_FACE_")
+"""Variables whose value is not printed: it may be a token. The hub answers 401 to one that it does not know, also for
+a public model."""
+READ_PREFIXES = ("VLLM_", "NCCL_", "CUDA_", "HF_", "HUGGING_FACE_")
 """Prefixes of the variables that vLLM and its libraries read."""
 
 
@@ -45,24 +46,29 @@ class PlaceholderValue(Rule):
     never_denies = "a tool may replace the placeholder before the Pod starts"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a tool may replace it later."""
+        """Likely: a tool may replace it later. A placeholder may be a part of an image or of a model, but has to be the
+        whole value of a variable."""
         image = engine.field("image")
         model = engine.args.model or engine.args.written.get("model") or engine.args.written.get("model_tag")
-        if isinstance(image, str) and (written := _placeholder(image)):
-            yield _finding(engine.at("image"), f"image {image[:MOST]!r} has the placeholder {written!r}")
-        if isinstance(model, str) and (written := _placeholder(model)):
-            yield _finding(engine.argument("model"), f"model {model[:MOST]!r} has the placeholder {written!r}")
+        if isinstance(image, str) and (placeholder := _placeholder(image)):
+            text = image[:MAX_SEARCHED_CHARACTERS]
+            yield _finding(engine.at("image"), f"image {text!r} has the placeholder {placeholder!r}")
+        if isinstance(model, str) and (placeholder := _placeholder(model)):
+            text = model[:MAX_SEARCHED_CHARACTERS]
+            yield _finding(engine.argument("model"), f"model {text!r} has the placeholder {placeholder!r}")
         for index, name, value in engine.variables:
-            if not name.startswith(OURS) or not isinstance(value, str):
+            if not name.startswith(READ_PREFIXES) or not isinstance(value, str):
                 continue
-            if match := PLACEHOLDER.fullmatch(value.strip()[:MOST]):
-                text = "" if name in TOKENS else f" {match[0]!r}"
-                yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{text}")
+            if match := PLACEHOLDER.fullmatch(value.strip()[:MAX_SEARCHED_CHARACTERS]):
+                value_text = "" if name in TOKENS else f" {match[0]!r}"
+                yield _finding(engine.at("env", index, "value"), f"{name} has the value of an example{value_text}")
 
 
 def _placeholder(text: str) -> str | None:
-    """The placeholder in the text's first `MOST` characters; None if there is none."""
-    match = PLACEHOLDER.search(text[:MOST]) if any(part in text for part in _PARTS) else None
+    """The first placeholder in the text's first `MAX_SEARCHED_CHARACTERS`; None if there is none."""
+    if not any(part in text for part in _PARTS):
+        return None
+    match = PLACEHOLDER.search(text[:MAX_SEARCHED_CHARACTERS])
     return match[0] if match else None
 
 

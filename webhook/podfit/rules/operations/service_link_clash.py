@@ -15,7 +15,8 @@ PORTS = (
 )  # fmt: skip
 """Variables of vLLM that hold a port's number (vLLM 0.33 envs.py)."""
 
-READS = Release(0, 4, 3)
+ALWAYS_READS = Release(0, 4, 3)
+"""From this release on vLLM reads VLLM_PORT whenever an engine starts (utils get_open_port)."""
 
 
 class ServiceLinkClash(Rule):
@@ -38,7 +39,8 @@ class ServiceLinkClash(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for vLLM's own image if Service and workload name the same namespace, or neither names one."""
+        """Certain for VLLM_PORT in vLLM's own image if Service and workload name the same namespace, or neither names
+        one; else likely. None for a Service whose variable vLLM does not read, or the container sets or unsets."""
         if engine.pod("enableServiceLinks") is False or engine.command.entry == "worker":
             return
         for name, service in engine.facts.companions.addresses(engine.workload):
@@ -46,7 +48,7 @@ class ServiceLinkClash(Rule):
             if variable not in PORTS or variable in engine.declared or variable in engine.command.env:
                 continue
             if engine.command.decided & {variable, "*"}:
-                continue  # `unset VLLM_PORT` in a script, `env -u VLLM_PORT`
+                continue  # the script sets or unsets it: `unset VLLM_PORT`, `env -u VLLM_PORT`
             where = engine.workload.path / "enableServiceLinks"
             why = _uncertain(engine, service, variable)
             yield Finding(
@@ -60,8 +62,8 @@ class ServiceLinkClash(Rule):
 
 
 def _uncertain(engine: Engine, service: JSON, variable: str) -> str | None:
-    """The reason why the clash is not certain; None if it is. vLLM 0.4.3 or later reads VLLM_PORT whenever an engine
-    starts (utils get_open_port); an `envFrom` may set it to something better."""
+    """The reason why it is not certain that the Service's `variable` ends vLLM; None if it is. A value that an
+    `envFrom` or the image sets replaces the Service's."""
     metadata, image = service.get("metadata"), engine.field("image")
     if variable != "VLLM_PORT":
         return f"vLLM reads {variable} only where a feature needs it"
@@ -73,6 +75,6 @@ def _uncertain(engine: Engine, service: JSON, variable: str) -> str | None:
         return f"image {str(image)!r} is none of vLLM's own, and may set {variable} itself"
     if engine.field("envFrom"):
         return f"an envFrom may set {variable} itself"
-    if engine.release is not None and engine.release < READS:
+    if engine.release is not None and engine.release < ALWAYS_READS:
         return f"vLLM {engine.release} does not always read {variable}"
     return None

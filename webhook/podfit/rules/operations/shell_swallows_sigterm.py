@@ -6,6 +6,7 @@ from podfit.base import duration
 from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
+from podfit.rules.operations.termination_grace_too_short import DEFAULT_GRACE_PERIOD
 from podfit.rules.probe_timing import RUN_TO_COMPLETION_KINDS
 from podfit.rules.rule import Finding, Rule
 
@@ -31,14 +32,16 @@ class ShellSwallowsSigterm(Rule):
     never_denies = "the shell may pass signals on, or replace itself"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely if the shell surely stays, advice if it may replace itself."""
+        """Likely if the shell surely stays; possible, and advice, if it may replace itself (`unforked`).
+
+        Advice, too, if `_stops_itself`. None with a preStop command, which may stop vLLM."""
         command = engine.command
         if not command.shell or (command.exec and not command.unforked) or not command.serves:
             return
         if engine.container.init or engine.field("lifecycle", "preStop", "exec") is not None:
             return  # its own way to stop
         grace = engine.pod("terminationGracePeriodSeconds")
-        seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) else 30
+        seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) else DEFAULT_GRACE_PERIOD
         yield Finding(
             path=command.script_path or command.path,
             message="a shell stays in front of vLLM and passes no SIGTERM on: "
@@ -51,15 +54,18 @@ class ShellSwallowsSigterm(Rule):
 
 
 def _stops_itself(engine: Engine) -> bool:
-    """True if the Pod is to end by itself, or its script handles the signal."""
+    """True if the Pod is a Job's, which ends by itself, or its script has a trap for the signal. False for a script of
+    more than `MAX_SEARCHED_CHARACTERS`."""
+    if engine.workload.kind in RUN_TO_COMPLETION_KINDS:
+        return True
     script = (engine.command.script_path or engine.command.path).get(engine.workload.object)
-    return engine.workload.kind in RUN_TO_COMPLETION_KINDS or (
-        isinstance(script, str) and len(script) <= LONG and _TRAP.search(script) is not None
-    )
+    if not isinstance(script, str) or len(script) > MAX_SEARCHED_CHARACTERS:
+        return False
+    return _TRAP.search(script) is not None
 
 
-LONG = 1 << 16
-"""Characters of a script that are searched."""
+MAX_SEARCHED_CHARACTERS = 1 << 16
+"""A longer script is not searched, so that a review stays fast."""
 _TRAP = regex(r"\btrap\b[^\n]*\b(SIG)?(TERM|EXIT)\b")
 
 
@@ -76,7 +82,8 @@ def _fix(engine: Engine) -> tuple[Edit, ...]:
 
 
 def _program(engine: Engine) -> str:
-    """The program as it is written after `exec`; of a file, its interpreter."""
+    """The program as it is written after `exec`: "vllm", "python3 -m vllm.entrypoints…" for a module, and the
+    interpreter "python3" for a .py file."""
     program = engine.command.program
     if program.endswith(".py"):
         return "python3"

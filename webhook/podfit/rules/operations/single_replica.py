@@ -25,14 +25,19 @@ class SingleReplica(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if no autoscaler is known that wants more."""
+        """Certain: the number of replicas is in the manifest, or is the minimum of the known autoscalers. None for a
+        kind without replicas that serve alike."""
         if not _scaling.leads(engine) or _scaling.least(engine) != 1:
             return
-        by = _scaling.autoscalers(engine)
+        is_autoscaled = bool(_scaling.autoscalers(engine))
         startup = engine.plan.startup
-        gone = f", for about {duration.human(startup.likely)}" if startup else ""
+        downtime = f", for about {duration.human(startup.likely)}" if startup else ""
         yield Finding(
             path=FieldPath(("spec", "replicas")),
-            message=f"one replica{' at least' if by else ''}: requests get no answer while it restarts{gone}",
-            suggestions=("minReplicas: 2" if by else "replicas: 2", "on two nodes: topologySpreadConstraints"),
+            message=f"one replica{' at least' if is_autoscaled else ''}: requests get no answer while it restarts"
+            f"{downtime}",
+            suggestions=(
+                "minReplicas: 2" if is_autoscaled else "replicas: 2",
+                "on two nodes: topologySpreadConstraints",
+            ),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm.release import Release
 
 DEFAULT_GRACE_PERIOD = 30
@@ -15,8 +15,10 @@ DEFAULT_GRACE_PERIOD = 30
 SHUTDOWN = 10
 """Seconds that vLLM needs to end its processes: workers get 5 (VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS), the engine as
 many again."""
-DRAINS = Release(0, 18)
-"""`--shutdown-timeout` is there from here on."""
+DRAINS_SINCE = Release(0, 18)
+"""The first release with `--shutdown-timeout`."""
+ROUNDED_TO = 30
+"""Seconds of which a suggested grace period is a multiple: a number that people write."""
 _SLEEP = regex(r"\bsleep\s+(\d{1,6})(?:s?\b)")
 
 
@@ -41,7 +43,10 @@ class TerminationGraceTooShort(Rule):
     threatens = "practice"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain: all numbers are in the manifest."""
+        """Certain: all numbers are in the manifest, or Kubernetes' default.
+
+        None if the grace period is long enough, and for the default if the container neither sleeps in its preStop hook
+        nor drains."""
         if engine.container.init or not engine.served:
             return
         given = engine.pod("terminationGracePeriodSeconds")
@@ -52,13 +57,17 @@ class TerminationGraceTooShort(Rule):
         is_explicit = given is not None and grace < SHUTDOWN
         if grace >= slept + drained + SHUTDOWN or not (slept or drained or is_explicit):
             return
-        parts = [f"{slept} s of preStop"] * bool(slept) + [f"--shutdown-timeout {drained}"] * bool(drained)
-        seconds = math.ceil((slept + drained + SHUTDOWN) / 30) * 30
+        parts = lines(
+            f"{slept} s of preStop" if slept else None,
+            f"--shutdown-timeout {drained}" if drained else None,
+            f"the {SHUTDOWN} s that vLLM takes to end",
+        )
+        seconds = math.ceil((slept + drained + SHUTDOWN) / ROUNDED_TO) * ROUNDED_TO
         where = engine.workload.path / "terminationGracePeriodSeconds"
         yield Finding(
             path=where,
             message=f"terminationGracePeriodSeconds {grace}{' (the default)' if given is None else ''} is less than "
-            f"{' + '.join([*parts, f'the {SHUTDOWN} s that vLLM takes to end'])}",
+            f"{' + '.join(parts)}",
             suggestions=(f"terminationGracePeriodSeconds: {seconds}",),
             fix=(Edit(where, seconds),) if not engine.container.synthetic else (),
         )
@@ -66,13 +75,18 @@ class TerminationGraceTooShort(Rule):
 
 def _drain_seconds(engine: Engine) -> int:
     """Seconds of --shutdown-timeout; 0 if it is not set or the release does not have it."""
+    if engine.release is not None and engine.release < DRAINS_SINCE:
+        return 0
     given: Any = engine.args.given.get("shutdown_timeout")
-    known = engine.release is None or engine.release >= DRAINS
-    return int(given) if known and isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else 0
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        return 0
+    return int(given) if given > 0 else 0
 
 
 def _pre_stop(engine: Engine) -> int:
-    """Seconds that the preStop hook sleeps."""
+    """Seconds that the preStop hook sleeps: its `sleep` action, else the sum of the `sleep` commands in its `exec`.
+
+    0 without a hook, or if it does not sleep."""
     hook = engine.field("lifecycle", "preStop")
     if not isinstance(hook, Mapping):
         return 0

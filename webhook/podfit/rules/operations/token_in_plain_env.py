@@ -24,27 +24,35 @@ class TokenInPlainEnv(Rule):
     threatens = "practice"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if the text has a known token's form."""
-        env = engine.variables
-        texts = [value for _, _, value in env if isinstance(value, str)]
-        formed = secret.has_form("\0".join([*texts, engine.once(command_text)]))
-        for index, name, value in env if formed or not engine.declared.isdisjoint(TOKEN_NAMES) else ():
-            if not isinstance(value, str):
-                continue
-            if (formed or name in TOKEN_NAMES) and _is_token(value, named=name in TOKEN_NAMES):
-                yield Finding(
-                    engine.at("env", index, "value"),
-                    f"env {name} holds a token in plain text",
-                    suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
-                )
+        """Certain: a text has the form of a token, or is the value of a variable or of --api-key that holds one."""
+        texts = [variable.value for variable in engine.variables if isinstance(variable.value, str)]
+        # One search of all texts: a manifest mostly has no token, and each value need not be searched.
+        any_has_form = secret.has_form("\0".join([*texts, engine.once(command_text)]))
+        if any_has_form or not engine.declared.isdisjoint(TOKEN_NAMES):
+            yield from _of_variables(engine, any_has_form=any_has_form)
         yield from _of_api_keys(engine)
-        yield from _of_words(engine) if formed else ()
+        if any_has_form:
+            yield from _of_words(engine)
+
+
+def _of_variables(engine: Engine, *, any_has_form: bool) -> Iterator[Finding]:
+    """One finding for each variable of the container's env whose value is a token. Without `any_has_form`, only those
+    of `TOKEN_NAMES` can be one."""
+    for index, name, value in engine.variables:
+        if not isinstance(value, str) or not (any_has_form or name in TOKEN_NAMES):
+            continue
+        if _is_token(value, named=name in TOKEN_NAMES):
+            yield Finding(
+                engine.at("env", index, "value"),
+                f"env {name} holds a token in plain text",
+                suggestions=(f"valueFrom.secretKeyRef for {name}, and a new token: this one has been seen",),
+            )
 
 
 def _of_api_keys(engine: Engine) -> Iterator[Finding]:
     """One finding for each --api-key whose value is in the command."""
     for item in _api_keys(engine):
-        if _is_token(item, named=True) and _literal(engine, item):
+        if _is_token(item, named=True) and _is_literal(engine, item):
             yield Finding(
                 engine.argument("api_key"),
                 "--api-key holds a token in plain text",
@@ -53,23 +61,35 @@ def _of_api_keys(engine: Engine) -> Iterator[Finding]:
 
 
 def _api_keys(engine: Engine) -> tuple[str, ...]:
-    """The values of `--api-key` that are texts."""
-    key = engine.args.given.get("api_key")
-    return tuple([item for item in (key if isinstance(key, list) else (key,)) if isinstance(item, str) and item])
+    """The values of `--api-key` that are texts and not empty; none if it is not set."""
+    given = engine.args.given.get("api_key")
+    keys = given if isinstance(given, list) else [given]
+    return tuple([key for key in keys if isinstance(key, str) and key])
 
 
 def _of_words(engine: Engine) -> Iterator[Finding]:
-    """The first other word of the command that has a token."""
+    """The finding on the first word of the command that has a token, other than the value of --api-key."""
+    api_keys = _api_keys(engine)
     for word in engine.command.words:
-        match = None if word.unknown or word.path == engine.at("env") else FORM.search(word.text)
-        if match is not None and not {word.text, word.text.partition("=")[2]}.intersection(_api_keys(engine)):
-            variable = next((f"env {name}" for start, name in VARIABLES if match[0].startswith(start)), "a variable")
+        if word.unknown or word.path == engine.at("env"):
+            continue  # its text is not the manifest's, or `_of_variables` has it
+        match = FORM.search(word.text)
+        is_api_key = word.text in api_keys or word.text.partition("=")[2] in api_keys
+        if match is not None and not is_api_key:
             yield Finding(
                 word.path,
                 "an argument holds a token in plain text",
-                suggestions=(f"{variable} from a Secret (valueFrom.secretKeyRef), and a new token",),
+                suggestions=(f"{_variable_for(match[0])} from a Secret (valueFrom.secretKeyRef), and a new token",),
             )
             return
+
+
+def _variable_for(token: str) -> str:
+    """The variable from which programs read a token of this form, for people: "env HF_TOKEN"."""
+    for start, name in VARIABLES:
+        if token.startswith(start):
+            return f"env {name}"
+    return "a variable"
 
 
 TOKEN_NAMES = frozenset({
@@ -82,6 +102,8 @@ FORM = regex(r"\b(hf_[A-Za-z0-9]{30,}|nvapi-[\w-]{40,}|sk-[\w-]{32,}|AKIA[A-Z0-9
 """Forms of Hugging Face's, NVIDIA's, OpenAI's, AWS's and GitHub's tokens."""
 VARIABLES = (("hf_", "HF_TOKEN"), ("nvapi-", "NGC_API_KEY"))
 """The start of a token, and the variable from which programs read it."""
+SHORTEST_TOKEN = 16
+"""Characters. podfit's choice: a shorter value of a token variable is mostly a placeholder."""
 PLACEHOLDER = regex(
     r"[<>{}$\[\]]|your|replace|change|example|placeholder|insert|dummy|fake|todo|secret|xxx|\*\*\*|token|key|none|test",
     re.IGNORECASE,
@@ -89,17 +111,18 @@ PLACEHOLDER = regex(
 
 
 def _is_token(value: str, *, named: bool) -> bool:
-    """True if it has the form of a token, or if it is the value of a token variable (`named`) and no placeholder."""
+    """True if a text has the form of a token. True, too, for the value of a token variable (`named`) that has digits
+    and letters and is not a placeholder."""
     if FORM.search(value):
         return True
-    if not named or len(value) < 16:
+    if not named or len(value) < SHORTEST_TOKEN:
         return False
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return mixed and not PLACEHOLDER.search(value)
 
 
-def _literal(engine: Engine, value: str) -> bool:
-    """True if the words of the command hold it: it did not come from a variable."""
+def _is_literal(engine: Engine, value: str) -> bool:
+    """True if the value is written in the command, and did not come from a variable."""
     return any(
         value in word.text and not word.unknown and "env" not in word.path.parts for word in engine.command.words
     )

@@ -6,7 +6,7 @@ from typing import Any
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule
+from podfit.rules.rule import Certainty, Finding, Rule
 from podfit.vllm import change
 
 
@@ -27,36 +27,43 @@ class UnquotedValue(Rule):
     where = frozenset({"check"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for Kubernetes' own kinds; a custom resource's schema may leave it to its operator."""
+        """Certain for Kubernetes' own kinds; likely for a custom resource, whose operator may take other types."""
         group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
-        own = group in ("", "apps", "batch")
+        certainty: Certainty = "certain" if group in ("", "apps", "batch") else "likely"
         for path, value in _string_fields(engine):
-            if isinstance(value, str) or value is None:
+            if value is None or isinstance(value, str):
                 continue
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            plain = isinstance(value, bool | int | float)
-            what = (
-                "boolean"
-                if isinstance(value, bool)
-                else "number"
-                if plain
-                else "list"
-                if isinstance(value, list)
-                else "mapping"
-            )
-            yield Finding(
-                path=path,
-                message=f"{text} is a {what}: Kubernetes requires a string"
-                if plain
-                else f"a {what}: Kubernetes requires a string",
-                certainty="certain" if own else "likely",
-                suggestions=(change.value(text),) if plain else ("less indentation, or quotes around all of it",),
-                fix=(Edit(path, text),) if plain else (),
-            )
+            if isinstance(value, bool | int | float):
+                yield _of_scalar(path, value, certainty)
+            else:
+                yield _of_collection(path, value, certainty)
+
+
+def _of_scalar(path: FieldPath, value: bool | int | float, certainty: Certainty) -> Finding:
+    """The finding on a number or a boolean, whose fix is quotes."""
+    is_boolean = isinstance(value, bool)
+    text = str(value).lower() if is_boolean else str(value)  # as in YAML: true, not True
+    return Finding(
+        path=path,
+        message=f"{text} is a {'boolean' if is_boolean else 'number'}: Kubernetes requires a string",
+        certainty=certainty,
+        suggestions=(change.value(text),),
+        fix=(Edit(path, text),),
+    )
+
+
+def _of_collection(path: FieldPath, value: object, certainty: Certainty) -> Finding:
+    """The finding on a list or a mapping, which has no fix: the text that was meant is unknown."""
+    return Finding(
+        path=path,
+        message=f"a {'list' if isinstance(value, list) else 'mapping'}: Kubernetes requires a string",
+        certainty=certainty,
+        suggestions=("less indentation, or quotes around all of it",),
+    )
 
 
 def _string_fields(engine: Engine) -> Iterator[tuple[FieldPath, Any]]:
-    """Path and value of every item of the container's command, args and env that must be a string.
+    """(path, value) of every item of the container's `command` and `args` and every value of its `env`.
 
     Only lists that are in the object as such count: a text that an operator splits into words has no items."""
     for name in ("command", "args"):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from podfit.base import duration
@@ -16,9 +15,11 @@ from podfit.vllm.memory.ledger import Startup
 from podfit.vllm.release import Release
 
 VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
-SETTABLE, CONSTANT = Release(0, 14), Release(0, 9)
-"""From 0.14 on a variable, a constant of as many seconds from 0.9 on (v1/engine/core_client.py, utils.py)."""
+LIMITED_SINCE, SETTABLE_SINCE = Release(0, 9), Release(0, 14)
+"""From the first release on the wait is limited, to a constant; from the second on `VARIABLE` sets the limit
+(v1/engine/core_client.py, utils.py)."""
 DEFAULT_READY_TIMEOUT = 600
+"""Seconds: vLLM's constant, and the variable's default."""
 
 
 class EngineReadyTimeoutTooShort(Rule):
@@ -43,20 +44,22 @@ class EngineReadyTimeoutTooShort(Rule):
     needs = ("model", "plan.startup", "release")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely or possible, by the range of the start-up time. Advice if only the slowest start takes longer."""
+        """Likely or possible, by the range of the start-up time; advice if only the slowest start takes longer.
+
+        None if the limit is at least the slowest start, for a single API server, and for an engine over several
+        Pods."""
         startup, release = engine.plan.startup, engine.release
-        if startup is None or release is None or release < CONSTANT or engine.command.entry == "worker":
+        if startup is None or release is None or release < LIMITED_SINCE or engine.command.entry == "worker":
             return
-        given = engine.command.env.get(VARIABLE, "")
-        limit = of_digits(given) if release >= SETTABLE else None
-        limit = DEFAULT_READY_TIMEOUT if limit is None else limit
+        settable = release >= SETTABLE_SINCE
+        given = of_digits(engine.command.env.get(VARIABLE, "")) if settable else None
+        limit = DEFAULT_READY_TIMEOUT if given is None else given
         if limit >= startup.high or engine.spans_pods or "api_server_count" in engine.args.unresolved:
             return
         servers = host.processes(engine.args, parallel.read(engine.args, engine.command.env), release, v1=True).fronts
         if servers < 2:
             return
-        seconds_needed = math.ceil(2 * startup.high / 300) * 300
-        settable = release >= SETTABLE
+        seconds_needed = probe_timing.ample(startup)
         yield Finding(
             path=engine.argument("api_server_count"),
             message=f"{servers} API servers wait {duration.exact(limit)} for the engine; "
@@ -73,13 +76,15 @@ class EngineReadyTimeoutTooShort(Rule):
 
 
 def _is_likely(engine: Engine, startup: Startup, limit: int) -> bool:
-    """True if the start takes longer in 80 % of cases, without a download whose rate no policy sets."""
+    """True if the start takes longer than `limit` seconds in 80 % of cases. A download counts only if the policy sets
+    its rate. False if the size of the weights is in doubt."""
     known = startup if engine.facts.assume.download_bandwidth is not None else startup.without("download")
     return known.share_longer(limit) >= LIKELY and not engine.weights_doubtful
 
 
 def _fix(engine: Engine, seconds: str) -> tuple[Edit, ...]:
-    """Sets the variable, in its place where it has one."""
+    """The edit that sets the variable to `seconds`: in its entry of `env`, else in a new one. None for a container that
+    an operator makes."""
     if engine.container.synthetic:
         return ()
     for index, name, _ in engine.variables:

@@ -10,7 +10,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 
 AMPLE = 1.5
-"""A delay of at most so many times the slowest start delays the detection of a hang only a little."""
+"""A delay of at most so many times the slowest start delays the detection of a hang only a little (podfit's choice)."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,22 @@ class InitialDelayInsteadOfStartupProbe(Rule):
     at_least: int = parameter(probe_timing.LONG_DELAY, "seconds; a shorter delay is not reported", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain; silent if the delay is too short as well (`liveness-probe-kills-startup`)."""
+        """Certain: the delay is in the manifest. Advice up to `AMPLE` times the slowest start.
+
+        None with a startup probe, for a delay below `at_least`, and if the delay is too short as well, which
+        `liveness-probe-kills-startup` reports."""
         probe, startup = probe_timing.probe(engine, "livenessProbe"), engine.plan.startup
         if probe is None or not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return
         if probe_timing.may_not_serve(engine):
             return
         delay = probe_timing.setting(probe, "initialDelaySeconds")
-        own = probe_timing.probe_of_vllm(engine, "livenessProbe") is not None
-        if delay < self.at_least or (own and startup is not None and probe_timing.window(probe) < startup.high):
+        asks_vllm = probe_timing.probe_of_vllm(engine, "livenessProbe") is not None
+        kills_startup = asks_vllm and startup is not None and probe_timing.window(probe) < startup.high
+        if delay < self.at_least or kills_startup:
             return
         fitting = startup is not None and delay <= AMPLE * startup.high
-        added = probe_timing.startup_probe_fix(engine) if own else ()
+        added = probe_timing.startup_probe_fix(engine) if asks_vllm else ()
         yield Finding(
             path=engine.at("livenessProbe", "initialDelaySeconds"),
             message=f"the liveness probe begins after {duration.exact(delay)}, in place of a startup probe"

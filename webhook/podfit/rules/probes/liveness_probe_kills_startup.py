@@ -37,8 +37,10 @@ class LivenessProbeKillsStartup(Rule):
     mute_for = ("startup-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below the likely time of each start, advice up to
-        twice that."""
+        """Certain below the floor of the start-up estimate, likely below the likely time of each start.
+
+        Possible up to `AMPLE` times that or the slowest start, and if the size of the weights is in doubt. None with a
+        startup probe, and if the probe does not ask vLLM."""
         probe, startup = probe_timing.probe_of_vllm(engine, "livenessProbe"), engine.plan.startup
         restart = probe_timing.likely_restart(engine)
         if probe is None or startup is None or restart is None or not engine.served:
@@ -48,13 +50,9 @@ class LivenessProbeKillsStartup(Rule):
         window = probe_timing.window(probe)
         if window >= min(startup.high, AMPLE * startup.likely):
             return
-        certainty: Certainty = (
-            "possible"
-            if engine.weights_doubtful or window >= restart
-            else "certain"
-            if window < startup.floor
-            else "likely"
-        )
+        certainty: Certainty = "certain" if window < startup.floor else "likely"
+        if engine.weights_doubtful or window >= restart:
+            certainty = "possible"
         condition = " if vLLM does not answer by then" if certainty == "possible" else ""
         yield Finding(
             path=engine.at("livenessProbe"),

@@ -9,10 +9,12 @@ from podfit.rules import probe_timing
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 
-TIMEOUT = 5
+ADVISED_TIMEOUT = 5
 """Seconds; one is not enough under load (scaleapi/llm-engine#255)."""
-FORGIVING = 60
+ADVISED_TOLERANCE = 60
 """Seconds of silence that a probe should forgive: 10 s × 6, as practitioners recommend."""
+DEFAULT_FAILURES = 3
+"""Kubernetes' default of failureThreshold: the suggestion is no less."""
 DYNAMO = "dynamo.vllm"
 """Dynamo's worker. Its own server, on another port than vLLM's, answers the probe in the same event loop: compilation
 while it serves lets one answer in 4 s fail (ai-dynamo/dynamo#14735)."""
@@ -38,31 +40,34 @@ class LivenessProbeTooStrict(Rule):
     at_least: int = parameter(30, "seconds of silence (periodSeconds × failureThreshold) that should be forgiven", ge=1)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely if less is forgiven than `atLeast` or a single failure kills; advice at the bare default."""
+        """Likely if the probe forgives less than `at_least` seconds, or a single failure kills.
+
+        Advice at Kubernetes' defaults: a timeout of one second, and exactly `at_least` seconds. None for a probe that
+        does not ask vLLM by HTTP or a command."""
         probe = probe_timing.probe_of_vllm(engine, "livenessProbe")
         if engine.command.program == DYNAMO:
             probe = probe_timing.probe(engine, "livenessProbe")
         if probe is None or probe.keys().isdisjoint(("httpGet", "exec")):
             return
-        period, failures, timeout = (
-            probe_timing.setting(probe, name) for name in ("periodSeconds", "failureThreshold", "timeoutSeconds")
-        )
+        period = probe_timing.setting(probe, "periodSeconds")
+        failures = probe_timing.setting(probe, "failureThreshold")
+        timeout = probe_timing.setting(probe, "timeoutSeconds")
         silence = probe_timing.tolerance(probe)
         strict = silence < self.at_least or failures == 1
         if not strict and (timeout > 1 or silence > self.at_least):
             return
-        count = max(failures, 3, math.ceil(FORGIVING / period))
-        wait = max(timeout, TIMEOUT)
+        advised_failures = max(failures, DEFAULT_FAILURES, math.ceil(ADVISED_TOLERANCE / period))
+        advised_timeout = max(timeout, ADVISED_TIMEOUT)
         yield Finding(
             path=engine.at("livenessProbe", "failureThreshold"),
             message=f"{failures} × no answer within {timeout} s, {period} s apart, and a busy vLLM is restarted",
             certainty="likely",
             advice=not strict,
             presumes=probe_timing.presumed(engine, "livenessProbe"),
-            suggestions=(f"timeoutSeconds {wait} and failureThreshold {count}",),
+            suggestions=(f"timeoutSeconds {advised_timeout} and failureThreshold {advised_failures}",),
             fix=(
-                Edit(engine.at("livenessProbe", "timeoutSeconds"), wait),
-                Edit(engine.at("livenessProbe", "failureThreshold"), count),
+                Edit(engine.at("livenessProbe", "timeoutSeconds"), advised_timeout),
+                Edit(engine.at("livenessProbe", "failureThreshold"), advised_failures),
             )
             if probe_timing.writable(engine, "livenessProbe")
             else (),

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from podfit.base.lazy import regex
 from podfit.kube.patch import Edit
 from podfit.kube.path import FieldPath
-from podfit.rules import probe_timing
+from podfit.rules import ports, probe_timing
 from podfit.rules.engine import Engine
+from podfit.rules.probe_timing import ProbeAction
 from podfit.rules.rule import Certainty, Finding, Rule
 from podfit.vllm import change
 
@@ -36,84 +37,106 @@ class ProbeWrongPort(Rule):
     mute_for = ("args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if vLLM is alone in its Pod and nothing else could listen."""
+        """Certain if vLLM is alone in its Pod and nothing else could listen; at most one finding for each probe."""
         if engine.container.init:
             return
         silent = _silent(engine)
-        for name, action, item, port in probe_timing.probe_actions(engine):
-            where = engine.at(name, action, "port")
-            if _unnamed(engine, action, item.get("port")):
-                yield Finding(
-                    path=where,
-                    message=f"the {name} asks port {item['port']!r}, and no port of this container is called that",
-                    certainty="certain" if name == "startupProbe" and _runs_as_written(engine) else "likely",
-                    suggestions=(f"port: {engine.port}",) if _usual(engine) else (),
-                )
-            elif port is not None and (silent or port != engine.port) and probe_timing.another_declares(engine, port):
+        for action in probe_timing.probe_actions(engine):
+            if _is_undeclared_name(engine, action.action, action.fields.get("port")):
+                yield _undeclared_name(engine, action)
                 continue
-            elif silent is not None and not (action != "httpGet" and "grpc" in silent):
-                yield Finding(
-                    path=where,
-                    message=f"the {name} asks port {item.get('port')}, but {silent}",
-                    details=probe_timing.consequence(engine, name),
-                    certainty=_certainty(engine, name, port),
-                    suggestions=(f"no {name}",),
-                    fix=_remove(engine, name) if _is_alone(engine, port) else (),
-                )
-            elif not _usual(engine) or port is None:
-                continue
-            elif port != engine.port:
-                if not _by_another_server(engine, port):
-                    yield Finding(
-                        path=where,
-                        message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
-                        details=probe_timing.consequence(engine, name),
-                        certainty=_certainty(engine, name, port),
-                        suggestions=(f"port: {engine.port}",),
-                        fix=_fix(engine, where) if _is_alone(engine, port) else (),
-                    )
-            elif action == "grpc":
-                yield Finding(
-                    path=engine.at(name, "grpc"),
-                    message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
-                    details=probe_timing.consequence(engine, name),
-                    certainty=_certainty(engine, name, port) if probe_timing.is_vllm(engine) else "likely",
-                    suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
-                )
-            elif (host := engine.args.given.get("host")) in _LOOPBACK and not engine.pod("hostNetwork"):
-                yield Finding(
-                    path=where,
-                    message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
-                    details=probe_timing.consequence(engine, name),
-                    certainty=_certainty(engine, name, port),
-                    suggestions=(change.flags("--host 0.0.0.0"),),
-                )
+            asks_vllm = silent is None and action.port == engine.port
+            if action.port is not None and not asks_vllm and ports.another_declares(engine, action.port):
+                continue  # the other container answers
+            if silent is not None and not (action.action != "httpGet" and silent == SERVES_GRPC):
+                yield _no_server(engine, action, silent)
+            elif _has_port(engine) and action.port is not None:
+                yield from _of_ports(engine, action, action.port)
+
+
+def _undeclared_name(engine: Engine, action: ProbeAction) -> Finding:
+    """The finding on a port name that the container does not declare."""
+    name = action.probe
+    return Finding(
+        path=engine.at(name, action.action, "port"),
+        message=f"the {name} asks port {action.fields['port']!r}, and no port of this container is called that",
+        certainty="certain" if name == "startupProbe" and _runs_as_written(engine) else "likely",
+        suggestions=(f"port: {engine.port}",) if _has_port(engine) else (),
+    )
+
+
+def _no_server(engine: Engine, action: ProbeAction, silent: str) -> Finding:
+    """The finding on a probe of a vLLM that does not answer it; `silent`: why, for people."""
+    return Finding(
+        path=engine.at(action.probe, action.action, "port"),
+        message=f"the {action.probe} asks port {action.fields.get('port')}, but {silent}",
+        details=probe_timing.consequence(engine, action.probe),
+        certainty=_certainty(engine, action.probe, action.port),
+        suggestions=(f"no {action.probe}",),
+        fix=_remove(engine, action.probe) if _is_alone(engine, action.port) else (),
+    )
+
+
+def _of_ports(engine: Engine, action: ProbeAction, port: int) -> Iterator[Finding]:
+    """The finding on a probe of `port` that vLLM does not answer: it listens on another port, speaks another protocol,
+    or listens on loopback. None if vLLM or another server of the script may answer."""
+    name = action.probe
+    where = engine.at(name, action.action, "port")
+    host = engine.args.given.get("host")
+    if port != engine.port:
+        if not _by_another_server(engine, port):
+            yield Finding(
+                path=where,
+                message=f"the {name} asks port {port}, vLLM listens on {engine.port}",
+                details=probe_timing.consequence(engine, name),
+                certainty=_certainty(engine, name, port),
+                suggestions=(f"port: {engine.port}",),
+                fix=_fix(engine, where) if _is_alone(engine, port) else (),
+            )
+    elif action.action == "grpc":
+        yield Finding(
+            path=engine.at(name, "grpc"),
+            message=f"the {name} speaks gRPC to port {port}, where vLLM answers HTTP",
+            details=probe_timing.consequence(engine, name),
+            certainty=_certainty(engine, name, port) if probe_timing.is_vllm(engine) else "likely",
+            suggestions=(f"httpGet: {{path: /health, port: {port}}}",),
+        )
+    elif host in _LOOPBACK and not engine.pod("hostNetwork"):
+        yield Finding(
+            path=where,
+            message=f"the {name} asks the Pod's address, but with --host {host} vLLM listens on loopback only",
+            details=probe_timing.consequence(engine, name),
+            certainty=_certainty(engine, name, port),
+            suggestions=(change.flags("--host 0.0.0.0"),),
+        )
 
 
 def _is_alone(engine: Engine, port: int | None) -> bool:
-    return probe_timing.alone(engine) and not probe_timing.others_listen(engine, port)
+    """True if nothing but vLLM can listen on the port; None: a port without a number."""
+    return ports.is_alone(engine) and not ports.others_may_listen(engine, port)
 
 
 def _certainty(engine: Engine, name: str, port: int | None) -> Certainty:
+    """The certainty that the probe fails and restarts the container, which a readiness probe never does."""
     return "certain" if name != "readinessProbe" and _is_alone(engine, port) else "likely"
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def _usual(engine: Engine) -> bool:
-    """True if vLLM's port is known, and a port (0 is one of the kernel's choice)."""
-    return engine.port is not None and 0 < engine.port < 1 << 16
+def _has_port(engine: Engine) -> bool:
+    """True if the port on which vLLM listens is known."""
+    return engine.port is not None and ports.is_port(engine.port)
 
 
-def _unnamed(engine: Engine, action: str, port: object) -> bool:
+def _is_undeclared_name(engine: Engine, action: str, port: object) -> bool:
     """True if the probe's port is a name that this container's own ports lack.
 
     The kubelet looks the name up only there (kubernetes pkg/probe/util.go). If it is missing, a startup probe never
     passes, and the Pod is never ready (pkg/kubelet/prober/worker.go discards the result)."""
     if action == "grpc" or not isinstance(port, str) or not _PORT_NAME.fullmatch(port) or port.isdigit():
         return False
-    return not engine.container.synthetic and probe_timing.port_number(engine, port) is None
+    return not engine.container.synthetic and ports.port_number(engine, port) is None
 
 
 _PORT_NAME = regex(r"[a-z0-9-]{1,15}")
@@ -126,17 +149,19 @@ def _runs_as_written(engine: Engine) -> bool:
 
 
 def _by_another_server(engine: Engine, port: int) -> bool:
-    """True if the script starts several servers, and another one listens there."""
+    """True if the script starts several servers, and another one listens there: it has the port's number, or the port
+    is vLLM's default."""
     if len(_SERVER.findall(engine.raw_command)) < 2:
         return False
-    return port == 8000 or re.search(rf"(?<!\d){port}(?!\d)", engine.raw_command) is not None
+    return port == DEFAULT_PORT or re.search(rf"(?<!\d){port}(?!\d)", engine.raw_command) is not None
 
 
+DEFAULT_PORT = 8000
 _SERVER = regex(r"vllm\s+serve\b|vllm\.entrypoints\.[\w.]*api_server")
 
 
 def _silent(engine: Engine) -> str | None:
-    """Why nothing answers HTTP here, None if vLLM does or that can't be known."""
+    """Why nothing answers HTTP here, for people; None if vLLM does, or that can't be known."""
     if engine.command.entry == "worker" or engine.args.open or not engine.command.complete:
         return None
     get = engine.args.get
@@ -144,14 +169,21 @@ def _silent(engine: Engine) -> str | None:
         return "a --headless node serves no port"
     if get("uds"):
         return "with --uds vLLM listens on no port"
-    return "with --grpc vLLM answers no HTTP" if get("grpc") else None
+    return SERVES_GRPC if get("grpc") else None
+
+
+SERVES_GRPC = "with --grpc vLLM answers no HTTP"
+"""Then a tcpSocket or grpc probe succeeds."""
 
 
 def _remove(engine: Engine, name: str) -> tuple[Edit, ...]:
-    """A probe that nothing can answer goes; one that gRPC could answer is the author's to write."""
-    possible = engine.args.get("grpc") or not probe_timing.alone(engine) or not probe_timing.writable(engine, name)
-    return () if possible else (Edit(engine.at(name), op="remove"),)
+    """The edit that removes a probe that nothing can answer. None with --grpc, where the author should write a gRPC
+    probe instead, if another process may answer, and for a probe that an operator adds."""
+    if engine.args.get("grpc") or not ports.is_alone(engine) or not probe_timing.writable(engine, name):
+        return ()
+    return (Edit(engine.at(name), op="remove"),)
 
 
 def _fix(engine: Engine, where: FieldPath) -> tuple[Edit, ...]:
+    """The edit that sets the probe's port, at `where`, to vLLM's; none for a container that an operator makes."""
     return (Edit(where, engine.port),) if not engine.container.synthetic else ()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from podfit.base import duration
@@ -33,11 +32,12 @@ class ProgressDeadlineTooShort(Rule):
     needs = ("model", "plan.startup")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely if the likely start takes longer, advice if only the slowest does."""
+        """Likely if the likely start takes longer; possible if the size of the weights is in doubt. Advice if only the
+        slowest start takes longer. None for kinds without a deadline."""
         startup = engine.plan.startup
         if startup is None or engine.workload.kind not in ("Deployment", "Rollout") or not engine.served:
             return
-        spec = FieldPath(engine.workload.path.parts[:-2])
+        spec = FieldPath(engine.workload.path.parts[:-2])  # the PodSpec's path without template.spec
         at = spec / "progressDeadlineSeconds"
         given = FieldPath(("spec", "progressDeadlineSeconds")).get(engine.workload.object)
         if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
@@ -45,7 +45,7 @@ class ProgressDeadlineTooShort(Rule):
         deadline = DEFAULT_PROGRESS_DEADLINE if given is None else given
         if deadline >= startup.high or engine.container.init:
             return
-        seconds = math.ceil(2 * startup.high / 300) * 300
+        seconds = probe_timing.ample(startup)
         by_default = " (the default)" if given is None else ""
         yield Finding(
             path=at,

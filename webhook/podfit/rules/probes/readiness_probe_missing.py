@@ -23,30 +23,38 @@ class ReadinessProbeMissing(Rule):
     mute_for = ("readiness-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for a container that serves and is rolled out."""
-        if (
-            not engine.served
-            or engine.container.init
-            or engine.workload.kind in ("Pod", *probe_timing.RUN_TO_COMPLETION_KINDS)
-        ):
+        """Certain for a container that serves requests from other Pods. None for a Pod without a controller and for
+        Jobs, and if the container may not serve."""
+        if not engine.served or engine.container.init or probe_timing.probe(engine, "readinessProbe"):
             return
-        if (
-            probe_timing.probe(engine, "readinessProbe")
-            or probe_timing.unreachable(engine)
-            or probe_timing.follows(engine)
-        ):
+        if engine.workload.kind in ("Pod", *probe_timing.RUN_TO_COMPLETION_KINDS):
             return
-        if probe_timing.may_not_serve(engine):
+        if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
             return
-        http = probe_timing.health(engine)
-        new = {"httpGet": http, "periodSeconds": probe_timing.PERIOD, "timeoutSeconds": 5, "failureThreshold": 3}
         yield Finding(
             path=engine.at("readinessProbe"),
             message="no readiness probe: requests are sent to a vLLM that still loads",
             suggestions=(
                 f"a readinessProbe on /health, port {engine.port or 'of vLLM'}, every {probe_timing.PERIOD} s",
             ),
-            fix=(Edit(engine.at("readinessProbe"), new),)
-            if http is not None and probe_timing.writable(engine, "readinessProbe")
-            else (),
+            fix=_fix(engine),
         )
+
+
+TIMEOUT, FAILURES = 5, 3
+"""timeoutSeconds and failureThreshold of the probe that the fix adds. The threshold is Kubernetes' default. The timeout
+is longer than its second, which is not enough for a busy vLLM."""
+
+
+def _fix(engine: Engine) -> tuple[Edit, ...]:
+    """The edit that adds the probe; none if it is not certain that vLLM answers it, or an operator adds probes."""
+    http = probe_timing.health(engine)
+    if http is None or not probe_timing.writable(engine, "readinessProbe"):
+        return ()
+    probe = {
+        "httpGet": http,
+        "periodSeconds": probe_timing.PERIOD,
+        "timeoutSeconds": TIMEOUT,
+        "failureThreshold": FAILURES,
+    }
+    return (Edit(engine.at("readinessProbe"), probe),)

@@ -23,8 +23,11 @@ class StartupProbeMissing(Rule):
     mute_for = ("startup-probe",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain, but no more than a warning by default: vLLM starts without. Yields to the liveness probe's own
-        rules, which ask for the same startup probe; silent if a liveness probe waits long enough to end a hang."""
+        """Certain, but no more than a warning by default: vLLM starts without. Advice if no liveness probe kills a slow
+        start.
+
+        It yields to the liveness probe's own rules, which ask for the same startup probe. None if a liveness probe
+        without a long delay waits for the slowest start, and so ends a hang."""
         if not engine.served or engine.container.init or probe_timing.probe(engine, "startupProbe"):
             return
         if probe_timing.unreachable(engine) or probe_timing.follows(engine) or probe_timing.may_not_serve(engine):
@@ -32,10 +35,12 @@ class StartupProbeMissing(Rule):
         if engine.workload.kind in probe_timing.RUN_TO_COMPLETION_KINDS:
             return
         liveness = probe_timing.probe(engine, "livenessProbe")
-        startup, killing = engine.plan.startup, probe_timing.probe_of_vllm(engine, "livenessProbe")
-        waits = startup is not None and killing is not None and probe_timing.window(killing) >= startup.high
-        if waits and probe_timing.setting(killing or {}, "initialDelaySeconds") < probe_timing.LONG_DELAY:
-            return
+        startup, of_vllm = engine.plan.startup, probe_timing.probe_of_vllm(engine, "livenessProbe")
+        waits = False
+        if startup is not None and of_vllm is not None and probe_timing.window(of_vllm) >= startup.high:
+            waits = True
+            if probe_timing.setting(of_vllm, "initialDelaySeconds") < probe_timing.LONG_DELAY:
+                return
         yield Finding(
             path=engine.at("startupProbe"),
             message="no startup probe" + (f"; {probe_timing.estimate(engine)}" if engine.plan.startup else ""),

@@ -29,7 +29,8 @@ class StartupWindowTooLong(Rule):
     at_least: int = parameter(1800, "seconds; a window up to this is never reported", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest."""
+        """Possible: the estimate's high end is for slow disks and hubs, but not for the slowest. None up to `factor`
+        times the high end, and if the size of the weights is in doubt."""
         window, startup = probe_timing.startup_window(engine), engine.plan.startup
         if window is None or startup is None or engine.weights_doubtful:
             return

@@ -25,8 +25,9 @@ class StartupWindowTooShort(Rule):
     needs = ("model", "plan.startup")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain below the floor of the start-up estimate, likely below the likely time of each start. Possible if the
-        size of the weights is doubtful, or if a restarted container answers in time."""
+        """Certain below the floor of the start-up estimate, likely below the likely time of each start.
+
+        Possible if the size of the weights is in doubt, or if a restarted container answers in time."""
         window, startup = probe_timing.startup_window(engine), engine.plan.startup
         restart = probe_timing.likely_restart(engine)
         if window is None or startup is None or restart is None or window >= startup.likely or not engine.served:
