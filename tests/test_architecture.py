@@ -143,7 +143,6 @@ def test_each_module_of_cli_is_a_command() -> None:
 
 
 LONG = {
-    "report/checked.py": "one report: what every format shows of results, comments and baselines",
     "rules/engine.py": "what rules see of a container, each a short property",
     "rules/command_line/_combinations.py": "a table of checks",
     "rules/command_line/invalid_flag_value.py": "a table of checks",

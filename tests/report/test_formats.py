@@ -23,7 +23,7 @@ from podfit.cli.check import FORMATS as OPTION
 from podfit.evaluation import denial
 from podfit.kube import manifest
 from podfit.kube.path import FieldPath
-from podfit.report import checked
+from podfit.report.comments import in_vain
 from podfit.report.markdown import escaped
 from podfit.rules import all_rules
 from tests.cluster.server import Server
@@ -551,7 +551,7 @@ def test_a_comment_without_a_reason_accepts_nothing_and_is_told(check: Check, tm
 def test_a_comment_about_a_rule_that_is_not_there_says_so() -> None:
     text = "a: 1  # podfit: ignore unknown-flg -- ours\nb: 2  # podfit: ignore unknown-flag, xyzzy -- ours\n"
 
-    assert list(checked.in_vain("pod.yaml", text, all_rules())) == [
+    assert list(in_vain("pod.yaml", text, all_rules())) == [
         "pod.yaml:1: `podfit: ignore unknown-flg` silences nothing: there is no such rule; did you mean unknown-flag?",
         "pod.yaml:2: `podfit: ignore xyzzy` silences nothing: there is no such rule; `podfit explain` lists them",
     ]

@@ -197,7 +197,7 @@ def _accepted(inputs: Sequence[ManifestFile], policy: Policy, args: argparse.Nam
         container for source in inputs for container in files.check(source, policy, namespace=args.namespace).containers
     ]
     run = Checked(tuple(source.name for source in inputs), tuple(containers), (), ())
-    for item in baseline.applied(run, args.baseline)[0].items:
+    for item in baseline.applied(run, args.baseline).checked.items:
         if item.accepted is not None:
             entries[id(item.document)].append((item.result, item.finding))
     return entries

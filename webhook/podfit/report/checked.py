@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from podfit.base.lazy import regex
-from podfit.base.near import nearest
 from podfit.base.secret import FORMS, Secrets
 from podfit.evaluation import subject
 from podfit.evaluation.denial import LEVELS
@@ -18,6 +16,7 @@ from podfit.evaluation.lint import GradedFinding, Report, Result
 from podfit.kube.manifest import Document, Note, SkipReason
 from podfit.kube.manifest.part import Mark
 from podfit.kube.path import FieldPath, mapping
+from podfit.report.comments import Comment, read_comments
 from podfit.rules.rule import Heading, Level
 
 Severity = Literal["error", "warning", "note"]
@@ -57,8 +56,8 @@ class Item(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Stays the same where lines, indices and numbers move: rule, object, container, field, and the name of the
-        flag or of the list's item that it speaks of."""
+        """An id of 16 hexadecimal digits that stays the same if lines, indices and numbers move. It is made of rule,
+        object, container, field, and the name of the finding's flag or list item."""
         return self._hashed(*_names(self))
 
     @property
@@ -76,7 +75,7 @@ class Item(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The line of the file with stars for what may not be quoted, for it goes into logs and reports."""
+        """The first line of the finding's place in the file, with stars for secrets: it goes into logs and reports."""
         line, secrets = _line(self.document.text, self.mark.line), self.report.secrets
         for mark in secret_marks(self.document, secrets):
             line = starred(line, self.mark.line, mark)
@@ -91,24 +90,27 @@ def secret_marks(document: Document, secrets: Secrets) -> Iterator[Mark]:
 
 
 def starred(line: str, number: int, mark: Mark) -> str:
-    """Return a line of a file with a star for each character that is within the mark."""
+    """Return a line of a file with a star for each character that is within the mark. `number`: that of the line, from
+    1."""
     if not mark.line <= number <= mark.end_line:
         return line
-    start = mark.column - 1 if mark.line == number else 0
+    start = mark.column - 1 if mark.line == number else 0  # a mark's columns are from 1
     end = mark.end_column - 1 if mark.end_line == number else len(line)
     return line[:start] + "*" * len(line[start:end]) + line[end:]
 
 
 def _names(item: Item) -> Iterator[str]:
     """The names that distinguish a finding from others of its rule: those of the list items in its path (`env`,
-    `volumes`), and a command's flag."""
+    `volumes`), and a command's flag. Each is empty if it is unknown: baselines are hashes of them."""
     path, obj = item.finding.field_path, item.report.object
     for end, part in enumerate(path.parts, 1):
         if isinstance(part, int):
-            yield str(mapping(FieldPath(path.parts[:end]).get(obj)).get("name") or "")
+            list_item = mapping(FieldPath(path.parts[:end]).get(obj))
+            yield str(list_item.get("name") or "")
     value = path.get(obj)
     text = value if isinstance(value, str) else ""
-    if "--" in text or not {"args", "command"}.isdisjoint(path.parts):
+    is_command = not {"args", "command"}.isdisjoint(path.parts)
+    if "--" in text or is_command:
         flag = _ONE_FLAG.match(text) or _FLAG.search(item.finding.finding.message)
         yield flag[0].replace("_", "-") if flag else ""
 
@@ -117,18 +119,20 @@ class FileProblem(NamedTuple):
     """A file, or a part of one, that could not be checked."""
 
     file: str | None
+    """None if the problem is not one of a file."""
     line: int | None
+    """From 1; None if it is the whole file's."""
     message: str
     """Without file and line."""
 
     @classmethod
     def of(cls, file: str | None, line: int | None, message: str) -> FileProblem:
-        """With a message of whatever origin."""
+        """A problem whose message may quote the file: in one line, with stars for what looks like a secret."""
         return cls(file, line, FORMS.line(message))
 
     def __str__(self) -> str:
-        where = [part for part in (self.file, str(self.line) if self.line else None) if part]
-        return f"{':'.join(where)}: {self.message}" if where else self.message
+        place = ":".join(filter(None, (self.file, str(self.line) if self.line else None)))
+        return f"{place}: {self.message}" if place else self.message
 
 
 class CheckedContainer(NamedTuple):
@@ -207,40 +211,44 @@ class Checked(NamedTuple):
         return pages.replace("{rule}", rule) if "{rule}" in pages else f"{pages.rstrip('/')}/{rule}"
 
     def fails(self, item: Item) -> bool:
-        """This finding makes the run fail."""
-        levels = list(LEVELS)
+        """True if this finding makes the run fail: it is not accepted, and its level is `fail_on` or above."""
+        levels = list(LEVELS)  # the most serious one first
         return item.accepted is None and levels.index(item.finding.level) <= levels.index(self.fail_on)
 
     @property
     def code(self) -> int:
-        """The exit code, the same for every format."""
-        fails = any(map(self.fails, self.items)) or (self.fail_on_skipped and self.skips)
-        return 3 if self.problems else 1 if fails else 0
+        """The exit code, the same for every format: 3 with a problem, 1 if the run fails, else 0."""
+        if self.problems:
+            return 3
+        fails = any(map(self.fails, self.items)) or (self.fail_on_skipped and bool(self.skips))
+        return 1 if fails else 0
 
     @property
     def skipped(self) -> Mapping[SkipReason, int]:
         """Each reason with the number of files in which something is left out for it."""
-        files = dict.fromkeys((note.skips, note.file) for note in self.skips)
-        return Counter(reason for reason, _ in files if reason is not None)
+        reasons_and_files = dict.fromkeys((note.skips, note.file) for note in self.skips)  # a file once per reason
+        return Counter(reason for reason, _ in reasons_and_files if reason is not None)
 
 
 def container(file: str, document: Document, report: Report, result: Result) -> CheckedContainer:
-    """The findings of one container at their places, with what annotations, exceptions and comments accept: those that
-    deny or warn, and those that a policy or an annotation accepts."""
-    comments = _comments(document.text)
+    """The findings of one container at their places: those that deny or warn, and those that an annotation, an
+    exception of a policy or a comment in the file accepts."""
+    comments = read_comments(document.text)
     items = []
     for finding in result.findings:
         if finding.exempted is None and not finding.is_reported:
-            continue
-        accepted = Accepted(finding.exempted, finding.why_softened or "") if finding.exempted is not None else None
+            continue  # only audited, or ignored
         mark = _narrowed(document, finding)
-        accepted = accepted or _accepted_by_comment(comments, finding.rule, mark, report.secrets)
+        if finding.exempted is not None:
+            accepted: Accepted | None = Accepted(finding.exempted, finding.why_softened or "")
+        else:
+            accepted = _accepted_by_comment(comments, finding.rule, mark, report.secrets)
         items.append(Item(file, document, report, result, finding, mark, accepted))
     return CheckedContainer(file, document, report, result, tuple(items))
 
 
 def is_audited(finding: GradedFinding) -> bool:
-    """The policy only audits it, also if it enforced, and no exception accepts it."""
+    """True if the policy only audits the finding, whatever its `enforce.mode`, and no exception accepts it."""
     return finding.mode == "audit" and not finding.is_reported and finding.exempted is None
 
 
@@ -255,17 +263,29 @@ def audited(file: str, document: Document, report: Report) -> Iterator[str]:
 
 def commented(document: Document, report: Report) -> Iterator[tuple[Result, GradedFinding]]:
     """(result, finding) of each finding that a comment in the file accepts, also of those that are not shown."""
-    if comments := _comments(document.text):
+    if comments := read_comments(document.text):
         for result in report.results:
             for finding in result.findings:
                 if _accepted_by_comment(comments, finding.rule, _narrowed(document, finding), report.secrets):
                     yield result, finding
 
 
+def _accepted_by_comment(comments: Mapping[int, Comment], rule: str, mark: Mark, secrets: Secrets) -> Accepted | None:
+    """The acceptance of a finding whose place begins in a line with a comment that names its rule; else None."""
+    comment = comments.get(mark.line)
+    if comment is None or rule not in comment.rules:
+        return None
+    return Accepted("comment", secrets.line(comment.reason, quoted=True))
+
+
 # ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _ONE_FLAG = regex(r"--?[A-Za-z][\w-]*(?=[=\s.]|\Z)")
+"""A flag that begins an argument, long or short."""
 _FLAG = regex(r"--[a-z][\w-]*")
+"""A long flag in a sentence."""
+_BLOCK_HEADER = regex(r"[|>][+-]?\d?\s*(?:#.*)?")
+"""The header of a block scalar, with a comment: `|`, `>-`."""
 
 
 def _narrowed(document: Document, graded: GradedFinding) -> Mark:
@@ -274,136 +294,38 @@ def _narrowed(document: Document, graded: GradedFinding) -> Mark:
     mark = document.mark_of(graded.field_path)
     lines = document.text.split("\n")
     finding = graded.finding
-    for flag in dict.fromkeys(_FLAG.findall(" ".join((finding.message, *finding.details, *graded.suggestions)))):
-        name = "[-_]".join(map(re.escape, flag[2:].split("-")))
-        pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
-        for number in range(mark.line, mark.end_line + 1):
-            first = mark.column - 1 if number == mark.line else 0
-            last = mark.end_column - 1 if number == mark.end_line else None
-            match = pattern.search(lines[number - 1][:last], first) if number <= len(lines) else None
-            if match:
-                return Mark(number, match.start() + 1, number, match.end() + 1)
-    if mark.end_line == mark.line:
-        return mark
-    # The text begins in its header's next line (`args: - |`).
+    sentences = " ".join((finding.message, *finding.details, *graded.suggestions))
+    for flag in dict.fromkeys(_FLAG.findall(sentences)):
+        if flag_mark := _flag_mark(lines, mark, flag):
+            return flag_mark
+    return mark if mark.end_line == mark.line else _first_line(lines, mark)
+
+
+def _flag_mark(lines: Sequence[str], mark: Mark, flag: str) -> Mark | None:
+    """The first place of a flag and its value within the mark, with hyphens or underscores; None if it is not there."""
+    name = "[-_]".join(map(re.escape, flag[2:].split("-")))
+    pattern = re.compile(rf"(?<![\w-])--{name}(?:[= ]+[^\s\\,\]\"']+)?(?![\w-])")
     for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
-        text = lines[number - 1][mark.column - 1 :] if number == mark.line else lines[number - 1]
-        if text.strip() and not re.fullmatch(r"[|>][+-]?\d?\s*(?:#.*)?", text.strip()):
-            start = len(lines[number - 1]) - len(text.lstrip())
-            return Mark(number, start + 1, number, len(lines[number - 1].rstrip()) + 1)
+        first = mark.column - 1 if number == mark.line else 0
+        last = mark.end_column - 1 if number == mark.end_line else None
+        match = pattern.search(lines[number - 1][:last], first)
+        if match:
+            return Mark(number, match.start() + 1, number, match.end() + 1)
+    return None
+
+
+def _first_line(lines: Sequence[str], mark: Mark) -> Mark:
+    """The first line within the mark that is neither blank nor a block scalar's header (`args: - |`), without the
+    spaces around it. The mark's first character if there is none."""
+    for number in range(mark.line, min(mark.end_line, len(lines)) + 1):
+        line = lines[number - 1]
+        text = line[mark.column - 1 :] if number == mark.line else line
+        if text.strip() and not _BLOCK_HEADER.fullmatch(text.strip()):
+            return Mark(number, len(line) - len(text.lstrip()) + 1, number, len(line.rstrip()) + 1)
     return Mark(mark.line, mark.column, mark.line, mark.column + 1)
 
 
 def _line(text: str, number: int) -> str:
+    """The line with this number, from 1, without its line break; empty if the text has no such line."""
     lines = text.split("\n")
     return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
-
-
-# ── What is accepted ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-_COMMENT = regex(r"(?:^|\s)#\s*podfit:\s*ignore\s+(?P<rules>[a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)(?P<reason>.*)$")
-_SEPARATOR = regex(r"^[\s:—–-]+")
-
-
-def _comments(text: str) -> Mapping[int, tuple[frozenset[str], str]]:
-    """Line → the rules that a comment silences there, and why. A comment on its own line is about the next line that is
-    not a comment. One without a reason silences nothing (`in_vain` reports it)."""
-    entries: dict[int, tuple[frozenset[str], str]] = {}
-    if "podfit:" not in text:
-        return entries
-    lines = text.split("\n")
-    for index, line in enumerate(lines):
-        match = _COMMENT.search(line)
-        reason = _SEPARATOR.sub("", match["reason"]).strip() if match else ""
-        if match is None or not reason:
-            continue  # no reason, no exception
-        at = index
-        if _is_comment(line):
-            later_lines = range(index + 1, len(lines))
-            at = next((later for later in later_lines if lines[later].strip() and not _is_comment(lines[later])), index)
-        rules = frozenset(re.split(r"\s*,\s*", match["rules"]))
-        before = entries.get(at + 1, (frozenset(), ""))
-        entries[at + 1] = (rules | before[0], reason if not before[1] else f"{before[1]}; {reason}")
-    return entries
-
-
-def _accepted_by_comment(
-    comments: Mapping[int, tuple[frozenset[str], str]], rule: str, mark: Mark, secrets: Secrets
-) -> Accepted | None:
-    """The acceptance in a comment on that line, if it names the rule."""
-    rules, reason = comments.get(mark.line, (frozenset(), ""))
-    return Accepted("comment", secrets.line(reason, quoted=True)) if rule in rules else None
-
-
-def _is_comment(line: str) -> bool:
-    """Return whether the line has nothing but a comment."""
-    return line.lstrip().startswith("#")
-
-
-def in_vain(file: str, text: str, rule_ids: Collection[str]) -> Iterator[str]:
-    """A note for each comment that would silence a rule and says no reason, or names one that is not `rule_ids`."""
-    if "podfit:" not in text:
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        match = _COMMENT.search(line)
-        if match is None:
-            continue
-        rules = match["rules"]
-        for rule in re.split(r"\s*,\s*", rules):
-            if rule not in rule_ids:
-                near = next(iter(nearest(rule, rule_ids)), None)
-                means = f"did you mean {near}?" if near else "`podfit explain` lists them"
-                yield f"{file}:{number}: `podfit: ignore {rule}` silences nothing: there is no such rule; {means}"
-        if not _SEPARATOR.sub("", match["reason"]).strip():
-            yield f"{file}:{number}: `podfit: ignore {rules}` silences nothing without a reason: add ` -- why`"
-
-
-VERSION = 2
-"""The format version of a baseline. Version 1 did not distinguish two findings of one rule in a container's `args` or
-`env`."""
-
-
-def baseline(items: Iterable[Item]) -> dict[str, Any]:
-    """The content of the file of `--write-baseline`: the findings that are accepted from now on, in an order that diffs
-    well."""
-    kept = [item for item in items if item.accepted is None or item.accepted.by == "baseline"]
-    rows = [
-        {
-            "fingerprint": item.fingerprint,
-            "rule": item.finding.rule,
-            "file": item.file,
-            "object": item.object,
-            "container": item.result.engine.container.name,
-            "path": str(item.finding.field_path),
-        }
-        for item in kept
-    ]
-    rows.sort(key=lambda row: (row["file"], row["object"], row["rule"], row["path"]))
-    return {"version": VERSION, "findings": rows}
-
-
-def with_baseline(checked: Checked, known: Mapping[str, object]) -> tuple[Checked, int]:
-    """The run with the findings of a baseline accepted, each as often as it is there. Also how many of the baseline
-    are gone from the files that were read. Raises ValueError if `known` is not a baseline."""
-    version = known.get("version")
-    rows = known.get("findings") if version in (1, VERSION) else None
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) and row.get("fingerprint") for row in rows):
-        raise ValueError(f"not a baseline: expected version 1 or {VERSION} and findings with fingerprints")
-    left = Counter(str(row["fingerprint"]) for row in rows)
-
-    def accept(item: Item) -> Item:
-        """The item, accepted if the baseline has its fingerprint more often than items before it."""
-        if item.accepted is not None:
-            return item
-        fingerprint = item.fingerprint_1 if version == 1 else item.fingerprint
-        if not left[fingerprint]:
-            return item
-        left[fingerprint] -= 1
-        return item._replace(accepted=Accepted("baseline", "known before"))
-
-    containers = tuple(
-        container._replace(items=tuple(accept(item) for item in container.items)) for container in checked.containers
-    )
-    read = {posixpath.normpath(file) for file in checked.files}
-    counts = Counter(str(row["fingerprint"]) for row in rows if posixpath.normpath(str(row.get("file"))) in read)
-    return checked._replace(containers=containers), (left & counts).total()

@@ -18,6 +18,7 @@ from podfit.kube.path import FieldPath
 from podfit.kube.workload import unread
 from podfit.report import checked
 from podfit.report.checked import CheckedContainer, FileProblem
+from podfit.report.comments import in_vain
 from podfit.rules import all_rules
 from podfit.rules.engine import Engine
 from podfit.vllm.facts import Facts
@@ -102,7 +103,7 @@ def check(
         notes += _not_evaluated(source.name, document, policy) if not report.results else ()
     notes += [str(note) for note in manifests.notes if note.skips not in MERGED]
     for document in manifests.documents[:1]:
-        notes += checked.in_vain(source.name, document.text, all_rules())
+        notes += in_vain(source.name, document.text, all_rules())
     return CheckedFile(tuple(containers), tuple(problems), tuple(notes))
 
 

@@ -13,11 +13,11 @@ _FORMER: dict[str, Level] = {"deny": "denied", "warn": "advice"}
 
 
 def level(name: str) -> Level:
-    """The level of a name; raises ArgumentTypeError."""
-    entries: dict[str, Level] = {**{level: level for level in LEVELS}, **_FORMER}
-    if name not in entries:
+    """The level of that name, or of that former name; raises ArgumentTypeError for another name."""
+    levels: dict[str, Level] = {**{level: level for level in LEVELS}, **_FORMER}
+    if name not in levels:
         raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(LEVELS)}")
-    return entries[name]
+    return levels[name]
 
 
 def level_or_never(name: str) -> Level | None:
@@ -26,6 +26,6 @@ def level_or_never(name: str) -> Level | None:
 
 
 def covers(lowest: Level, level: Level) -> bool:
-    """A finding of the level `level` ends the command with exit code 1."""
-    order = list(LEVELS)
+    """True if `level` ends the command with exit code 1: it is `lowest` or a more serious one."""
+    order = list(LEVELS)  # the most serious one first
     return order.index(level) <= order.index(lowest)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.base.near import nearest
 from podfit.cli.support import edge, fleet, policies
@@ -40,14 +40,15 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True, with_nodes: bool =
     these two replaces both fields. Raises UnusableError with file, field and reason.
     """
     args.exclude = None
-    path = None if args.no_config else _chosen(args.config) if args.config else nearest_file(Path.cwd())
+    path = _project_file(args)
     if path is None:
         return None
     project = _read(path)
     folder = path.parent
     args.policy = args.policy or [policies.relative_to(folder, name) for name in project.policies]
-    if not (with_nodes and args.nodes):
-        args.gpu = args.gpu or (project.gpu if with_gpu else None)
+    nodes_are_given = with_nodes and args.nodes
+    if with_gpu and not nodes_are_given:
+        args.gpu = args.gpu or project.gpu
     if with_nodes and project.nodes and not args.gpu:
         args.nodes = args.nodes or fleet.relative_to(folder, project.nodes)
     args.models = args.models or (folder / project.models if project.models else None)
@@ -63,14 +64,25 @@ def apply(args: argparse.Namespace, *, with_gpu: bool = True, with_nodes: bool =
     return path
 
 
+def _project_file(args: argparse.Namespace) -> Path | None:
+    """The project file that the command reads: `--config`'s, else the nearest one. None with `--no-config`, if there is
+    none, or if the folder of `--config` has none."""
+    if args.no_config:
+        return None
+    if args.config is None:
+        return nearest_file(Path.cwd())
+    return _in(args.config) if args.config.is_dir() else Path(args.config)
+
+
 def announce(path: Path | None) -> None:
-    """Names the file on standard error."""
+    """Print a note with the project file's path on standard error; nothing for None."""
     if path is not None:
         edge.tell(f"note: project file {path}")
 
 
 def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[object] | None:
-    """The parsed `formats`, None without any; raises UnusableError with the line of the file."""
+    """The outputs of the project's `formats`, as `--format` parses them; None if it sets none. Raises UnusableError
+    with the line of the file."""
     try:
         return [args.formats(output) for output in project.formats] or None
     except argparse.ArgumentTypeError as error:
@@ -79,33 +91,32 @@ def _formats(args: argparse.Namespace, project: Project, path: Path) -> list[obj
         raise edge.UnusableError(f"{path}:{line}: formats: {error}") from error
 
 
-def _chosen(path: Path) -> Path | None:
-    """The file of `--config`; of a folder its project file, None if it has none."""
-    return _in(path) if path.is_dir() else path
-
-
 def _in(folder: Path) -> Path | None:
+    """The project file directly in a folder; None if it has none."""
     path = folder / NAME
     return path if path.is_file() and not _is_object(path) else None
 
 
 def nearest_file(start: Path) -> Path | None:
     """The nearest project file; outside a repository and the home directory only the working directory counts."""
-    return next((path for folder in _upwards(start) if (path := _in(folder)) is not None), None)
+    for folder in _upwards(start):
+        if (path := _in(folder)) is not None:
+            return path
+    return None
 
 
 def _upwards(start: Path) -> Iterator[Path]:
     """The folder and its parents up to the repository's root or the home folder; it alone if neither is above."""
     home = Path.home()
     folders = [start, *start.parents]
-    last = next((path for path in folders if (path / ".git").exists() or path == home), start)
-    yield from folders[: folders.index(last) + 1]
+    topmost = next((folder for folder in folders if (folder / ".git").exists() or folder == home), start)
+    yield from folders[: folders.index(topmost) + 1]
 
 
 def _is_object(path: Path) -> bool:
-    """A Kubernetes object or a policy with the name of a project file, which is not a project file."""
+    """True if the file only has the name of a project file: it is a Kubernetes object or a policy."""
     documents = manifest.read(path.read_bytes(), str(path)).documents
-    return any(key in document.object for document in documents for key in ("apiVersion", "kind", "rules"))
+    return any(not {"apiVersion", "kind", "rules"}.isdisjoint(document.object) for document in documents)
 
 
 def _read(path: Path) -> Project:
@@ -124,47 +135,67 @@ def _read(path: Path) -> Project:
     (document,) = read.documents
     try:
         project = Project.model_validate(dict(document.object))
-        problems = [(FieldPath((field,)), reason) for field, reason in _values(project, path.parent)]
+        problems = list(_value_problems(project, path.parent))
     except ValidationError as error:
-        problems = [(FieldPath(detail["loc"]), described(detail)) for detail in error.errors()]
+        problems = [_Problem(FieldPath(detail["loc"]), described(detail)) for detail in error.errors()]
     if problems:
-        lines = sorted((document.line_of(place), f"{place}: {reason}") for place, reason in problems)
-        raise edge.UnusableError([f"{path}:{line}: {reason}" for line, reason in lines])
+        lines = sorted((document.line_of(problem.field), str(problem)) for problem in problems)
+        raise edge.UnusableError([f"{path}:{line}: {problem}" for line, problem in lines])
     return project
 
 
-def _values(project: Project, folder: Path) -> Iterator[tuple[str, str]]:
-    """The fields whose values their options would reject, each with the reason."""
+class _Problem(NamedTuple):
+    """A field of a project file that can't be used."""
+
+    field: FieldPath
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+def _value_problems(project: Project, folder: Path) -> Iterator[_Problem]:
+    """The fields whose values their options would reject. `folder`: that of the project file."""
     if project.gpu is not None:
         try:
             gpu.parse(project.gpu)
         except ValueError as error:
-            yield "gpu", f"not a valid GPU ({project.gpu!r}): {error}"
+            yield _Problem(FieldPath(("gpu",)), f"not a valid GPU ({project.gpu!r}): {error}")
     if project.nodes is not None:
+        field = FieldPath(("nodes",))
         if project.gpu is not None:
-            yield "nodes", "gpu and nodes exclude each other: gpu names a GPU, nodes offers a choice"
+            yield _Problem(field, "gpu and nodes exclude each other: gpu names a GPU, nodes offers a choice")
         if project.nodes != fleet.CLUSTER and not (folder / project.nodes).is_file():
-            yield "nodes", f"no such file ({project.nodes!r})"
+            yield _Problem(field, f"no such file ({project.nodes!r})")
     for name in project.policies:
-        policy_name = policies.relative_to(folder, name)
-        if policy_name not in policies.SHIPPED and not Path(policy_name).exists():
-            near = next(iter(nearest(name, policies.SHIPPED)), None)
-            yield "policies", f"no such file or directory ({name!r}){f'. Did you mean {near}?' if near else ''}"
-        elif policy_name not in policies.SHIPPED and not (Path(policy_name).is_file() or Path(policy_name).is_dir()):
-            yield "policies", f"not a regular file ({name!r})"  # a pipe would block the editor
+        if reason := _policy_problem(name, folder):
+            yield _Problem(FieldPath(("policies",)), reason)
     if project.models is not None and not (folder / project.models).is_dir():
-        yield "models", f"no such folder ({project.models!r})"
+        yield _Problem(FieldPath(("models",)), f"no such folder ({project.models!r})")
+
+
+def _policy_problem(name: str, folder: Path) -> str | None:
+    """The reason why a policy of a project file can't be read; None if it is shipped, or a file or a folder."""
+    policy = policies.relative_to(folder, name)
+    if policy in policies.SHIPPED or Path(policy).is_file() or Path(policy).is_dir():
+        return None
+    if Path(policy).exists():
+        return f"not a regular file ({name!r})"  # a pipe would block the editor
+    near = next(iter(nearest(name, policies.SHIPPED)), None)
+    hint = f". Did you mean {near}?" if near else ""
+    return f"no such file or directory ({name!r}){hint}"
 
 
 def _exclude(folder: Path, patterns: list[str]) -> Callable[[str], bool]:
-    """True if a found file is excluded: by its path below the project's folder, else below the working directory."""
+    """A predicate for the name of a found file: True if the project file excludes it. Patterns match its path below the
+    project's folder, else below the working directory, else the absolute one."""
     roots = (folder.resolve(), Path.cwd())
 
     def excluded(name: str) -> bool:
         """True if a pattern matches the file's path, or a folder above it, from the root that contains it."""
         path = Path(name).resolve()
-        root = next((other_path for other_path in roots if path.is_relative_to(other_path)), None)
-        place = (path.relative_to(root) if root else path).as_posix()
-        return any(fnmatch(place, pattern) or fnmatch(place, f"{pattern.rstrip('/')}/*") for pattern in patterns)
+        root = next((root for root in roots if path.is_relative_to(root)), None)
+        relative = (path.relative_to(root) if root else path).as_posix()
+        return any(fnmatch(relative, pattern) or fnmatch(relative, f"{pattern.rstrip('/')}/*") for pattern in patterns)
 
     return excluded

@@ -16,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(args: argparse.Namespace) -> frozenset[str]:
-    """The rules to show; raises UnusableError for an unknown one."""
+    """The rules whose findings count: those of `--rule`, else all, without those of `--ignore`. Raises UnusableError
+    for an unknown name."""
     for option, names in (("--rule", args.rule), ("--ignore", args.ignore)):
         for name in names:
             if name not in all_rules():
