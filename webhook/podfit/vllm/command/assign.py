@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MOST_ELEMENTS = 4096
-"""Elements of an array that are kept."""
+"""Elements of an array, or pieces of a value, that are kept. A choice, far above the scripts in the field."""
 
 
 def assignment(expander: WordExpander, node: Node) -> Status:
-    """`A=b`, `A+=b`, `A=(b c)`."""
+    """Follow `A=b`, `A+=b`, `A=(b c)`. It ends as a command in its value does, else certainly with success."""
     name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
     if name_node is None:
         return "yes"
@@ -36,25 +36,27 @@ def assignment(expander: WordExpander, node: Node) -> Status:
         return "yes"
     value = expander.scalar(value_node)
     if append:
-        first = before[:1] if isinstance(before, list) else [before or ()]
-        value = joined([*(piece for pieces in first for piece in pieces), *value])[:_MOST_ELEMENTS]
+        first = (before[0] if before else ()) if isinstance(before, list) else before or ()
+        value = joined([*first, *value])[:_MOST_ELEMENTS]
     state.assign(name, value)
-    runs = value_node is not None and any(mark in source(value_node) for mark in ("$(", "`"))
-    return "likely" if runs else "yes"
+    runs_command = value_node is not None and any(mark in source(value_node) for mark in ("$(", "`"))
+    return "likely" if runs_command else "yes"
 
 
 def _array(expander: WordExpander, node: Node, current: Value | Array | None) -> Array:
-    """The elements of `NAME=(…)`, after `current` for `+=`. One unknown value if elements have indices of their own."""
+    """The elements of `NAME=(…)`, after those of `current` (`+=`). One unknown value if elements have indices."""
     elements = [field for child in node.children if child.is_named for field in expander.fields(child)]
     if any(source(child).startswith("[") or "$((" in source(child) for child in node.children):
         return [mystery(source(node)[:64], "its elements have indices of their own, or arithmetic that may fail")]
-    if current:
-        elements = [*(current if isinstance(current, list) else [current] if text_of(current) else []), *elements]
+    if isinstance(current, list):
+        elements = [*current, *elements]
+    elif current and text_of(current):
+        elements = [current, *elements]
     return elements[:_MOST_ELEMENTS]
 
 
 def declaration(expander: WordExpander, node: Node, in_function: bool) -> Status:
-    """`export A=b`, `declare -a A`, `local A=b`, `export $(…)`."""
+    """Follow `export A=b`, `declare -a A`, `local A=b`, `export $(…)`; it ends like an ordinary command."""
     keyword = node.children[0].type if node.children else ""
     flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] in "-+")
     exports, state = keyword == "export" or "x" in flags, expander.state

@@ -14,31 +14,28 @@ _NAME = regex(r"[A-Za-z_]\w*")
 
 
 def _set(state: ShellState, argv: list[Value]) -> Status:
-    """`set -e`, `set -a`, `set -o NAME`, `set -- A B`. Other options do not matter."""
+    """`set -e`, `set -a`, `set -o NAME`, `set -- A B`; `+` switches an option off. Other options do not matter."""
+    before = ""
     for position, word in enumerate(argv):
         text = text_of(word)
         if text == "--":
             state.positional = argv[position + 1 :]
             return "yes"
-        if not text.startswith(("-", "+")):
-            if position and text_of(argv[position - 1]).endswith("o"):
-                on = text_of(argv[position - 1]).startswith("-")
-                if text == "errexit":
-                    state.errexit = on
-                elif text == "allexport":
-                    state.export_all(on)
-                continue  # set -o pipefail
+        is_option = text.startswith(("-", "+"))
+        if not is_option and not before.endswith("o"):  # not the name in `set -o pipefail`, `set -euo pipefail`
             state.positional = argv[position:]
             return "yes"
-        if "e" in text:
-            state.errexit = text.startswith("-")
-        if "a" in text:
-            state.export_all(text.startswith("-"))
+        on = (text if is_option else before).startswith("-")
+        if (is_option and "e" in text) or text == "errexit":
+            state.errexit = on
+        if (is_option and "a" in text) or text == "allexport":
+            state.export_all(on)
+        before = text
     return "yes"
 
 
 def _shift(state: ShellState, argv: list[Value]) -> Status:
-    """`shift` and `shift N`; fails if there are fewer parameters."""
+    """`shift` and `shift N`; fails if there are fewer parameters. An N that is not a number is ignored."""
     count = known(argv[0]) if argv else "1"
     if count is None or any(reason_of(pieces) is not None for pieces in state.positional):
         state.forget_positional("shift removes parameters that are not known")
@@ -66,7 +63,7 @@ def export_words(state: ShellState, argv: list[Value], *, exported: bool = True)
 
 
 def _fill(state: ShellState, argv: list[Value]) -> Status:
-    """`read`, `mapfile`, `printf -v`, `let` and others fill the variables that their words name."""
+    """`read`, `mapfile`, `printf -v`, `let` and others: all variables that their words may name become unknown."""
     if any(reason_of(word) is not None for word in argv):
         state.forget_all("which variable is filled is known only when the script runs")
     names = [name for word in argv for name in _NAME.findall(text_of(word)[:_LONGEST])]
@@ -79,16 +76,18 @@ _LONGEST = 1000
 
 
 def _printf(state: ShellState, argv: list[Value]) -> Status:
+    """`printf -v NAME …` fills a variable; any other `printf` only prints."""
     if argv and text_of(argv[0]).startswith("-v"):
         _fill(state, argv[:2])
     return "likely"
 
 
 _CHANGES_READING = frozenset({"expand_aliases", "failglob", "lastpipe", "nocasematch", "nullglob"})
+"""Options of `shopt` that change how words are expanded or commands are run."""
 
 
 def _shopt(shell_state: ShellState, argv: list[Value]) -> Status:
-    """`shopt`: its options change how the rest of a script is read."""
+    """`shopt -s NAME`: raises GiveUp if the option changes how the rest of a script is read."""
     texts = [text_of(word) for word in argv]
     if "-s" in texts[:1] and not _CHANGES_READING.isdisjoint(texts):
         raise GiveUp(f"shopt {' '.join(texts[:4])} changes what the rest means")
@@ -100,7 +99,7 @@ _ASSIGNED = regex(r"(?:^|[\s;&|{(])([A-Za-z_]\w*)\+?=")
 
 
 def _trap(state: ShellState, argv: list[Value]) -> Status:
-    """A trap runs at the end, at a signal, or before each command (`DEBUG`)."""
+    """`trap COMMANDS SIGNAL …`: what they assign is unknown, except at the end; raises GiveUp for `DEBUG`."""
     if any(text_of(word) == "DEBUG" for word in argv[1:]):
         raise GiveUp("a trap runs before each command")
     if argv and any(text_of(word) not in ("EXIT", "0") for word in argv[1:]):
@@ -111,7 +110,9 @@ def _trap(state: ShellState, argv: list[Value]) -> Status:
 
 
 def _exit(shell_state: ShellState, argv: list[Value]) -> Status:
-    raise Exit(failed=bool(argv) and re.fullmatch(r"0*[1-9]\d{0,2}", known(argv[0]) or "") is not None)
+    """`exit N`: only a known N above 0 is a failure. Without N, the status is that of the last command."""
+    status = known(argv[0]) if argv else None
+    raise Exit(failed=re.fullmatch(r"0*[1-9]\d{0,2}", status or "") is not None)
 
 
 BUILTINS: Mapping[str, Callable[[ShellState, list[Value]], Status]] = {
@@ -123,11 +124,7 @@ BUILTINS: Mapping[str, Callable[[ShellState, list[Value]], Status]] = {
     "set": _set,
     "shift": _shift,
     "export": export_words,
-    "read": _fill,
-    "mapfile": _fill,
-    "readarray": _fill,
-    "getopts": _fill,
-    "let": _fill,
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "let"), _fill),
     "printf": _printf,
     "shopt": _shopt,
     "trap": _trap,

@@ -10,18 +10,15 @@ from podfit.vllm.command.word import Change, Value, reason_of, text_of
 
 CODE = regex(r"packages(/|\b)|(^|/)(vllm|transformers)/\S{0,300}\.py\b|(^|/)vllm/?$")
 """A word or a path that names a folder with installed Python code."""
-_PLAIN = frozenset(
-    {
-        "[", "[[", "apk", "apt", "apt-get", "awk", "aws", "az", "azcopy", "basename", "cat", "chmod", "chown", "curl",
-        "cut", "date", "df", "dig", "dirname", "dnf", "du", "echo", "egrep", "env", "export", "find", "free", "gcloud",
-        "getent", "git", "grep", "gsutil", "head", "hf", "hostname", "huggingface-cli", "ibstat", "ibv_devinfo", "id",
-        "ifconfig", "ip", "jq", "kill", "ldconfig", "ls", "lscpu", "lspci", "mkdir", "mktemp", "modelscope", "mount",
-        "nc", "nproc", "nslookup", "numactl", "nvidia-smi", "ping", "printenv", "printf", "ps", "ray", "rclone",
-        "readlink", "realpath", "rm", "rmdir", "rocm-smi", "s5cmd", "seq", "sleep", "sort", "stat", "sync", "sysctl",
-        "tail", "test", "timeout", "touch", "tr", "ulimit", "uname", "uniq", "wait", "wc", "wget", "which", "whoami",
-        "xargs",
-    }
-)  # fmt: skip
+_PLAIN = frozenset({
+    "[", "[[", "apk", "apt", "apt-get", "awk", "aws", "az", "azcopy", "basename", "cat", "chmod", "chown", "curl",
+    "cut", "date", "df", "dig", "dirname", "dnf", "du", "echo", "egrep", "env", "export", "find", "free", "gcloud",
+    "getent", "git", "grep", "gsutil", "head", "hf", "hostname", "huggingface-cli", "ibstat", "ibv_devinfo", "id",
+    "ifconfig", "ip", "jq", "kill", "ldconfig", "ls", "lscpu", "lspci", "mkdir", "mktemp", "modelscope", "mount", "nc",
+    "nproc", "nslookup", "numactl", "nvidia-smi", "ping", "printenv", "printf", "ps", "ray", "rclone", "readlink",
+    "realpath", "rm", "rmdir", "rocm-smi", "s5cmd", "seq", "sleep", "sort", "stat", "sync", "sysctl", "tail", "test",
+    "timeout", "touch", "tr", "ulimit", "uname", "uniq", "wait", "wc", "wget", "which", "whoami", "xargs",
+})  # fmt: skip
 """Programs that install no Python package, unless their words name a folder of such packages."""
 _WRITERS = frozenset({"cp", "install", "ln", "mv", "perl", "rsync", "sed", "tar", "tee", "unzip"})
 """Programs that write to files which their words name."""
@@ -33,24 +30,19 @@ _SYSTEM = frozenset({"apk", "apt", "apt-get", "dnf", "dpkg", "microdnf", "rpm", 
 """Package managers of a distribution."""
 _FROM_A_FILE = regex(r".*\.(deb|rpm|apk)|\.{0,2}/.*")
 _GIT_WRITES = frozenset({"am", "apply", "checkout", "pull", "reset", "switch"})
-
-
 _EDITS = regex(r"\bwrite|shutil")
 """Signs that a Python program inside the script writes files."""
 
 
 def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | None:
-    """The change that one command of a script may make to the Python code; None if it makes none.
-
-    "vllm": to vLLM itself; "code": to files of installed packages; "packages": to the set of installed packages. An
-    unknown command may install packages. `stdin`: the command's input, if known.
-    """
+    """The change that one command of a script may make to the Python code; None if it makes none. An unknown command
+    may install packages. `stdin`: the text of the command's input; None or empty: it is unknown."""
     if entry.installs_vllm(argv):
         return "vllm"
     name, texts = text_of(argv[0]).rpartition("/")[2], [text_of(word) for word in argv[1:]]
     if name.startswith("python") and any(_EDITS.search(text) for text in (*texts, stdin or "")):
         return "code"
-    named = any(CODE.search(text) for text in texts if "://" not in text)
+    names_code = any(CODE.search(text) for text in texts if "://" not in text)
     if name in _SYSTEM and any(_FROM_A_FILE.fullmatch(text) for text in texts):
         return "code"  # such a package may bring any file; a distribution's own packages do not change vLLM
     if name in ("apt", "apt-get", "dnf", "yum") and any("python" in text or "vllm" in text for text in texts):
@@ -58,23 +50,29 @@ def change_made_by(argv: Sequence[Value], stdin: str | None = None) -> Change | 
     if name in _WRITERS and _over_code(name, texts):
         return "code"
     if name in _WRITERS:
-        return "code" if named or any(reason_of(word) is not None for word in argv[1:]) else None
-    if named or name == "patch" or (name == "git" and any(text in _GIT_WRITES for text in texts)):
-        return None if name in ("cat", "echo", "find", "grep", "ls") else "code"
+        return "code" if names_code or any(reason_of(word) is not None for word in argv[1:]) else None
+    if name in ("cat", "echo", "find", "grep", "ls"):
+        return None  # whatever they name, they only read it
+    if names_code or name == "patch" or (name == "git" and not _GIT_WRITES.isdisjoint(texts)):
+        return "code"
     return None if name in _PLAIN else "packages"
 
 
 def _over_code(name: str, texts: Sequence[str]) -> bool:
-    """True if it writes into a folder above Python code, or into the working directory, which may be one."""
-    if name == "tar" and not any(map(_EXTRACTS.match, (*(f"-{text}" for text in texts[:1]), *texts))):
+    """True if one of the `_WRITERS` writes into a folder above Python code, or into the working directory, which may be
+    one. `texts`: its arguments."""
+    if name == "tar" and not any(map(_EXTRACTS.match, [f"-{text}" for text in texts[:1]] + list(texts))):
         return False
-    targets = [text.partition("=")[2] if text.startswith("--") and "=" in text else text for text in texts]
-    where = _UNPACKERS.get(name)
-    if where is not None and not any(where.match(text) for text in texts):
+    folder_option = _UNPACKERS.get(name)
+    if folder_option is not None and not any(map(folder_option.match, texts)):
         return True
-    return any(text.startswith("/") and python.holds_code(text.removesuffix("/.")) for text in targets)
+    for text in texts:
+        target = text.partition("=")[2] if text.startswith("--") and "=" in text else text
+        if target.startswith("/") and python.holds_code(target.removesuffix("/.")):
+            return True
+    return False
 
 
 def sourced(path: str | None) -> Change:
-    """The kind of change that a file outside of the manifest may make, if the shell sources it."""
+    """The change that a file outside of the manifest may make, if the shell sources it; `path`: None if unknown."""
     return "code" if path is not None and path.endswith("bin/activate") else "packages"

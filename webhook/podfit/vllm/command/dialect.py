@@ -16,8 +16,6 @@ _SYNTAX = regex(
     rf"|{_BEGINS}(?P<command>source|let|declare|typeset|shopt|mapfile|readarray|function)\s"
 )
 _EXPANSION = regex(r"\$\{(?:![A-Za-z_]|[A-Za-z_]\w{0,64}(?:\[|:\s*-?\s?[\d$]|/|\^|,|@))")
-
-
 _BRACES = regex(r"(?<!\$)\{((?:\$\{[^{}]{0,64}+\}|[^{}\s]){0,256}+)\}")
 _HIDDEN = regex(r"'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|\\.", re.DOTALL)
 

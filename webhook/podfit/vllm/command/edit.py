@@ -26,9 +26,7 @@ _PLAIN = regex(r"[^'\"$`\\\n]*")
 
 def substitute(obj: Any, command: Command, first: int, count: int, words: Sequence[str]) -> tuple[Edit, ...]:
     """Edits that write `words` instead of `count` words of the command from `first` on; none if that is not safe.
-
-    `obj`: the object that the command's fields are in.
-    """
+    `obj`: the object that the command's fields are in. `first`: below 0 if the words are not in the command."""
     old = command.words[first : first + count] if first >= 0 else ()
     if len(old) < count or not old or any(word.unknown for word in old):
         return ()
@@ -45,22 +43,24 @@ def _in_list(obj: Any, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit,
     value = path.get(obj)
     if not isinstance(at, int) or not isinstance(value, list) or len(value) > _LONGEST:
         return ()
-    if [word.path for word in old] != [path / (at + n) for n in range(len(old))] or (
-        value[at : at + len(old)] != [word.text for word in old]
-    ):
+    texts = [word.text for word in old]
+    are_adjacent = [word.path for word in old] == [path / (at + n) for n in range(len(old))]
+    if not are_adjacent or value[at : at + len(old)] != texts:
         return ()
-    return _swap(value, path, [word.text for word in old], list(words))
+    return _swap(value, path, texts, list(words))
 
 
 def _in_script(obj: Any, command: Command, old: Sequence[Word], words: Sequence[str]) -> tuple[Edit, ...]:
-    """The edit that replaces adjacent words inside of the container's script; none if anything is between them."""
+    """The edit that replaces adjacent words inside of the container's script; none if anything is between them. The
+    blanks before them are replaced, too, so that words that are left out leave none behind."""
     spans = [word.span for word in old if word.span is not None]
     path = old[0].path
     if len(spans) < len(old) or command.script is None or path.get(obj) != command.script:
         return ()
     text = command.script.encode()
-    if any(not _BLANK.fullmatch(text[a[1] : b[0]]) for a, b in itertools.pairwise(spans)):
-        return ()
+    for (_, end), (start, _) in itertools.pairwise(spans):
+        if not _BLANK.fullmatch(text[end:start]):
+            return ()
     start, end = spans[0][0], spans[-1][1]
     gap = _GAP.search(text[:start])
     if gap is None:
@@ -72,10 +72,11 @@ def _in_script(obj: Any, command: Command, old: Sequence[Word], words: Sequence[
 
 
 def _swap(now: Any, path: FieldPath, old: Any, new: Any) -> tuple[Edit, ...]:
-    """The edit, if it applies to the present text and does not apply a second time."""
-    here = FieldPath(("it",))
-    once = json_patch({"it": now}, [Edit(here, (old, new), "swap")])
-    again = json_patch(apply({"it": now}, once), [Edit(here, (old, new), "swap")])
+    """The edit that replaces `old` by `new` in the field's present value; none if it does not apply, or applies twice.
+    An edit that applies a second time would replace words of its own, or others than the intended ones."""
+    edit = Edit(FieldPath(("field",)), (old, new), "swap")
+    once = json_patch({"field": now}, [edit])
+    again = json_patch(apply({"field": now}, once), [edit])
     return (Edit(path, (old, new), "swap"),) if once and not again else ()
 
 

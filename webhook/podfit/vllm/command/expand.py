@@ -25,6 +25,10 @@ _REFERENCE, _BEGINNING = 512, 64
 """The cost of a reference, in characters of the text that is expanded in a container (64 times MAX_EXPANDED_LENGTH), so
 that 16,384 references in a container are read. The second number is how many characters are kept of a text that is not
 expanded."""
+_PIECE = 256
+"""The cost of a piece of a value, in the same characters: many short pieces must not fill podfit's memory either."""
+_LONGEST_NAME = 80
+"""Characters of a variable's name in a reason, a choice for one line of text."""
 TOO_LONG = "the text grows too long"
 """Why a text is not known: no process could receive it."""
 TOO_MUCH = "too much text is expanded in this container"
@@ -59,10 +63,8 @@ _SET_AT_START = {name: mystery(f"${name}", f"{name} is set when the container st
 
 
 class Environment(Mapping[str, Value]):
-    """A container's environment variables, by name.
-
-    Most are plain texts whose origin no rule needs, so each value is built only when it is first read.
-    """
+    """A container's environment variables, by name. Most are plain texts whose origin no rule needs, so each value is
+    built only when it is first read."""
 
     def __init__(self, place: FieldPath) -> None:
         """`place`: the field of the list `env`."""
@@ -86,7 +88,7 @@ class Environment(Mapping[str, Value]):
     def set(self, name: str, value: Value) -> None:
         """Set a variable, regardless of an earlier value."""
         self.held[name] = value
-        text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
+        text = known(value)
         if text is None:
             self.known.pop(name, None)
         else:
@@ -127,8 +129,7 @@ def string(value: Any) -> str:
 
 
 def environment(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> Environment:
-    """The container's variables in Kubernetes' order: the operator's, `envFrom`, `env`; later ones may refer to earlier
-    ones."""
+    """The variables in Kubernetes' order: the operator's, `envFrom`, `env`; later ones may refer to earlier ones."""
     place = container.place("env")
     env = Environment(place)
     for name, value in _injected(workload):
@@ -136,8 +137,8 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             env.set(name, value)
     for index, source in enumerate(items(container.spec.get("envFrom"))):
         _env_from(env, mapping(source), container.place("envFrom") / index, config_maps)
-    rows, held, plain = items(container.spec.get("env")), env.held, env.known
-    for index, entry in enumerate(rows):
+    entries = items(container.spec.get("env"))
+    for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             entry = mapping(entry)
         name = entry.get("name")
@@ -145,17 +146,17 @@ def environment(workload: Workload, container: Container, config_maps: Mapping[s
             continue
         if env.later is not None:
             env.later.discard(name)
-        given = entry.get("value")
+        written = entry.get("value")
         if entry.get("valueFrom"):
-            pieces = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
-            if pieces is not None:
-                env.set(name, pieces)
-        elif isinstance(given, str) and "$" not in given:  # the usual case
-            held[name], plain[name] = index, given
+            referenced = _value_from(name, mapping(entry["valueFrom"]), workload, place / index, config_maps)
+            if referenced is not None:
+                env.set(name, referenced)
+        elif isinstance(written, str) and "$" not in written:  # the usual case
+            env.held[name], env.known[name] = index, written
         else:
             if env.later is None:
-                env.later = {string(mapping(below).get("name")) for below in rows[index + 1 :]}
-            text = string(given)
+                env.later = {string(mapping(below).get("name")) for below in entries[index + 1 :]}
+            text = string(written)
             if env.full:
                 env.set(name, mystery(text[:_BEGINNING], TOO_MUCH, place))
             else:
@@ -236,11 +237,9 @@ _UNEXPANDED = regex(r"(?:[^$]+|\$\$|\$(?![$(]))++")
 
 
 def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Value:
-    """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`.
-
-    A reference to a variable that is not in the container's env stays as it is, and is unknown: an operator or another
-    webhook may still add the variable.
-    """
+    """`$(VAR)` as Kubernetes expands it in `command`, `args` and `env[].value`; `$$` is an escaped `$`. A reference to
+    a variable that is not in the container's env stays as it is, and is unknown: an operator or another webhook may
+    still add the variable."""
     if "$" not in text:
         return literal(text, path)
     env.grown += _REFERENCE * text.count("$")
@@ -248,7 +247,8 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
         return mystery(_beginning(text, env), TOO_MUCH, path)
     pieces: list[Piece] = []
     plain: list[str] = []  # the known text of the next piece
-    size = length = at = 0
+    at = length = 0  # `length`: characters of the references' values
+    size = 0  # the same with the cost of their pieces
     last = text.rfind(")")
     while at < len(text):
         run = _UNEXPANDED.match(text, at)
@@ -263,13 +263,13 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
             continue
         name, at = text[at + 2 : close], close + 1
         value = env[name] if name in env.held else _undefined(name, env, path)
-        more = sum([len(piece.text) for piece in value])
-        length, size = length + more, size + more + 256 * len(value)
+        characters = sum([len(piece.text) for piece in value])
+        length, size = length + characters, size + characters + _PIECE * len(value)
         env.grown += size
         if size > MAX_EXPANDED_LENGTH or env.full:
             start = "".join(plain) or (_beginning(text, env) if not pieces else "")
-            known_ = [Piece(start, path)] if start else []
-            return (*pieces, *known_, Piece("…", path, TOO_LONG if length >= MAX_EXPANDED_LENGTH else TOO_MUCH))
+            why = TOO_LONG if length >= MAX_EXPANDED_LENGTH else TOO_MUCH
+            return (*pieces, *([Piece(start, path)] if start else []), Piece("…", path, why))
         for piece in value:
             if piece.unknown is None:
                 plain.append(piece.text)
@@ -284,8 +284,8 @@ def expanded(text: str, env: Environment, path: FieldPath | None = None) -> Valu
 
 
 def _undefined(name: str, env: Environment, path: FieldPath | None) -> Value:
-    """A reference to a variable that is not defined, or not yet."""
-    text = name[:80]
+    """A reference to a variable that is not defined, or not yet: an unknown text."""
+    text = name[:_LONGEST_NAME]
     if env.later is not None and name in env.later:
         why = f"{text} is defined further down in env, and Kubernetes expands only variables defined above"
     else:
@@ -296,27 +296,29 @@ def _undefined(name: str, env: Environment, path: FieldPath | None) -> Value:
 def _beginning(text: str, env: Environment) -> str:
     """The first characters of what a text expands to: they are enough to see whether it is a flag."""
     if not text.startswith("$("):
-        return "…" if text.startswith("$") else text[:64]
-    reference = text[: text.find(")", 0, 256) + 1]
+        return "…" if text.startswith("$") else text[:_BEGINNING]
+    reference = text[: text.find(")", 0, 256) + 1]  # empty if the name is longer than any real one
     value = env.get(reference[2:-1]) if reference else None
-    return value[0].text[:64] if value and value[0].unknown is None else reference or text[:64]
+    if value and value[0].unknown is None:
+        return value[0].text[:_BEGINNING]
+    return reference or text[:_BEGINNING]
 
 
 def mounts(workload: Workload, container: Container, config_maps: Mapping[str, JSON]) -> dict[str, str]:
     """Path in the container → text, of every known ConfigMap that is mounted into it."""
     if not config_maps:
         return {}
-    volumes = {
-        string(v.get("name")): mapping(v.get("configMap")) for v in map(mapping, items(workload.spec.get("volumes")))
-    }
+    volumes = map(mapping, items(workload.spec.get("volumes")))
+    sources = {string(volume.get("name")): mapping(volume.get("configMap")) for volume in volumes}
     files: dict[str, str] = {}
     for mount in map(mapping, items(container.spec.get("volumeMounts"))):
-        source = volumes.get(string(mount.get("name")), {})
+        source = sources.get(string(mount.get("name")), {})
         data = mapping(mapping(config_maps.get(string(source.get("name")))).get("data"))
-        root, sub_path = string(mount.get("mountPath")), string(mount.get("subPath"))
-        chosen = [(string(i.get("key")), string(i.get("path"))) for i in map(mapping, items(source.get("items")))]
-        for key, name in chosen or [(str(k), str(k)) for k in data]:
-            if key not in data or (sub_path and sub_path != name):
-                continue
-            files[posixpath.normpath(root if sub_path else posixpath.join(root, name))] = string(data[key])
+        folder, sub_path = string(mount.get("mountPath")), string(mount.get("subPath"))
+        selected = map(mapping, items(source.get("items")))
+        names = [(string(item.get("key")), string(item.get("path"))) for item in selected]
+        for key, name in names or [(str(key), str(key)) for key in data]:
+            if key in data and (not sub_path or sub_path == name):
+                path = folder if sub_path else posixpath.join(folder, name)
+                files[posixpath.normpath(path)] = string(data[key])
     return files

@@ -29,14 +29,15 @@ class Handed(NamedTuple):
 
 def to_child(value: Value, state: ShellState) -> Handed:
     """The script for a new shell that is started by a shell with this state."""
-
-    def same(text: str) -> bool:
-        """True if the new shell expands the reference to the same value."""
-        name = _REFERENCE.match(text)
-        return name is not None and (name[1] in exports or name[1] not in state.variables)
-
     exports = state.exports()
-    return _handed(value, lambda text: _SUBSTITUTION.match(text) is not None or same(text))
+
+    def is_same(text: str) -> bool:
+        """True if the new shell expands the unknown part to the same text."""
+        name = _REFERENCE.match(text)
+        is_inherited = name is not None and (name[1] in exports or name[1] not in state.variables)
+        return is_inherited or _SUBSTITUTION.match(text) is not None
+
+    return _handed(value, is_same)
 
 
 def to_itself(value: Value) -> Handed:
@@ -44,15 +45,14 @@ def to_itself(value: Value) -> Handed:
     return _handed(value, lambda text: text[:1] in ("$", "`"))
 
 
-def _handed(value: Value, same: Callable[[str], bool]) -> Handed:
-    """The script for another shell. `same`: whether that shell expands an unknown part in the same way."""
-    sentence = text_of(value)
-    quoted = _QUOTES.search(sentence) is not None
+def _handed(value: Value, is_same: Callable[[str], bool]) -> Handed:
+    """The script for another shell. `is_same`: whether that shell expands an unknown part to the same text."""
+    has_quotes = _QUOTES.search(text_of(value)) is not None
     texts, variables, doubt = [], dict[str, Value](), None
     for piece in value:
         text = piece.text
-        if piece.unknown is not None and not same(text):
-            if quoted:
+        if piece.unknown is not None and not is_same(text):
+            if has_quotes:  # a placeholder might not be expanded
                 doubt = doubt or piece.unknown
             else:
                 name = f"_part_{len(variables)}"

@@ -25,70 +25,44 @@ class Image(NamedTuple):
     """Where the fact comes from."""
 
 
+# fmt: off
 KNOWN_IMAGES = (
     # Programs that only talk to vLLM, simulate it, or are another engine.
-    Image(
-        r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
+    Image(r"(^|[/_.-])(router|routing|gateway|epp|scheduler|sidecar|proxy|bench|benchmark|benchmarks|benchmarker|"
         r"guidellm|client|exporter|simulator|sim|mock|mocker|emulator|vllme|fake|stub|downloader|syncer|loader|puller|controller|"
         r"operator|dashboard|webui|frontend|planner|autoscaler|placeholder|renderer|render|tokenizer|monitor|"
         r"metrics|mcp|webhook|katan|optimizer|tuner|advisor|recommender|manager|portal|console|playground|collector|analyzer|ui|web|chatbot|streamlit|gradio|chainlit|locust|loadtest|tester|agent)([_.-][^/]*)?$",
         "other",
-        "names of components in llm-d (vllme: an emulator), vLLM production-stack, AIBrix and vLLM semantic-router",
-    ),
-    Image(
-        r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"
-        r"lmdeploy|tensorrt|trtllm|mlserver|torchserve|tensorflow|openvino/model_server|xinference|/nim/",
-        "other",
-        "other inference servers",
-    ),
-    Image(
-        r"(^|/)huggingfaceserver[^/]*$",
-        "huggingface",
-        "kserve/kserve python/huggingface_server.Dockerfile: ENTRYPOINT python -m huggingfaceserver",
-    ),
+        "names of components in llm-d (vllme: an emulator), vLLM production-stack, AIBrix and vLLM semantic-router"),
+    Image(r"sglang|text-generation-inference|text-embeddings-inference|(^|/)tgi\b|tritonserver|ollama|llama[._-]?cpp|"
+        r"lmdeploy|tensorrt|trtllm|mlserver|torchserve|tensorflow|openvino/model_server|xinference|/nim/", "other",
+        "other inference servers"),
+    Image(r"(^|/)huggingfaceserver[^/]*$", "huggingface",
+        "kserve/kserve python/huggingface_server.Dockerfile: ENTRYPOINT python -m huggingfaceserver"),
     # Images whose entrypoint runs its arguments.
     Image(r"(^|/)nvidia/vllm$", "command", "NGC vLLM: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh"),
     Image(r"(^|/)rocm/vllm(-dev)?$", "command", "ROCm vLLM docs: docker run … rocm/vllm, a shell"),
-    Image(
-        r"(^|/)(ai-)?(dynamo[/-])?(ai-dynamo-)?vllm(_v1)?-runtime$",
-        "command",
-        "ai-dynamo/dynamo container/Dockerfile.vllm: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh",
-    ),
+    Image(r"(^|/)(ai-)?(dynamo[/-])?(ai-dynamo-)?vllm(_v1)?-runtime$", "command",
+        "ai-dynamo/dynamo container/Dockerfile.vllm: ENTRYPOINT /opt/nvidia/nvidia_entrypoint.sh"),
     Image(r"(^|/)(ascend/)?vllm-ascend$", "command", "vllm-project/vllm-ascend Dockerfile: CMD /bin/bash"),
     Image(r"(^|/)(ray-llm|ray-ml|ray)$", "command", "rayproject images: a shell"),
     # vLLM servers.
-    Image(
-        r"(^|/)vllm-openai[^/]*$",
-        "serve",
+    Image(r"(^|/)vllm-openai[^/]*$", "serve",
         'vllm-project/vllm docker/Dockerfile: ENTRYPOINT ["vllm", "serve"], the api_server module before; '
-        "the same name at LMCache, AIBrix and private mirrors",
-    ),
+        "the same name at LMCache, AIBrix and private mirrors"),
     Image(r"(^|/)(vllm-omni|vllm-spyre|vllm-neuron)[^/]*$", "serve", "vLLM's own plug-in builds"),
     Image(r"(^|/)(llm-d(-dev|-cuda|-cpu|-xpu|-hpu|-rocm|-aws|-gke)*)$", "serve", "llm-d docker/Dockerfile.*"),
-    Image(
-        r"(^|/)(vllm-cpu[^/]*|vllm-(cpu-)?release-repo|vllm-cpu-release-repo)$",
-        "serve",
-        "vLLM docs, installation/cpu: public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo",
-    ),
-    Image(
-        r"(^|/)(deep-learning-containers|763104351884\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?)/vllm[^/]*$",
-        "module",
-        "AWS Deep Learning Containers (their account): the entrypoint appends args to "
-        "vllm.entrypoints.openai.api_server",
-    ),
-    Image(
-        r"(^|/)(modh/(odh-)?vllm[^/]*|opendatahub/(odh-)?vllm[^/]*|rhaiis?(-[^/]*)?/vllm[^/]*|rhoai/[^/]*vllm[^/]*)$",
-        "module",
-        "Red Hat builds: python -m vllm.entrypoints.openai.api_server",
-    ),
-    Image(
-        r"(^|/)(opea/vllm[^/]*|vllm-(gaudi|hpu|fork)[^/]*|substratusai/vllm|kserve/vllmserver|vllmserver)$",
-        "module",
-        "OPEA comps/third_parties/vllm, HabanaAI/vllm-fork, substratusai/vllm-docker, kserve",
-    ),
+    Image(r"(^|/)(vllm-cpu[^/]*|vllm-(cpu-)?release-repo|vllm-cpu-release-repo)$", "serve",
+        "vLLM docs, installation/cpu: public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo"),
+    Image(r"(^|/)(deep-learning-containers|763104351884\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?)/vllm[^/]*$",
+        "module", "AWS Deep Learning Containers (their account): the entrypoint appends args to "
+        "vllm.entrypoints.openai.api_server"),
+    Image(r"(^|/)(modh/(odh-)?vllm[^/]*|opendatahub/(odh-)?vllm[^/]*|rhaiis?(-[^/]*)?/vllm[^/]*|rhoai/[^/]*vllm[^/]*)$",
+        "module", "Red Hat builds: python -m vllm.entrypoints.openai.api_server"),
+    Image(r"(^|/)(opea/vllm[^/]*|vllm-(gaudi|hpu|fork)[^/]*|substratusai/vllm|kserve/vllmserver|vllmserver)$", "module",
+        "OPEA comps/third_parties/vllm, HabanaAI/vllm-fork, substratusai/vllm-docker, kserve"),
 )
-
-
+# fmt: on
 _LONGEST = 512
 """Characters of an image that are read; none is longer with its registry, tag and digest."""
 
@@ -107,6 +81,7 @@ def runs(image: str) -> str | None:
 
 @lru_cache(256)
 def _runs(name: str) -> str | None:
+    """`runs` of a repository."""
     return next((row.runs for row in KNOWN_IMAGES if re.search(row.pattern, name)), None)
 
 
@@ -130,11 +105,9 @@ _NUMBERED = regex(r"(?<!lmcache)/vllm-(?:openai|cpu)[\w-]*:v?0\.(\d{1,3})(?:\.(\
 
 
 def before_serve(image: str) -> bool:
-    """True if the tag is of a release whose entrypoint may still be the module (vllm-openai up to 0.11.0).
-
-    The module reads `--model` in every release. From 0.10 on it also accepts a positional model but still serves its
-    default (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both.
-    """
+    """True if the tag is of a release whose entrypoint may still be the module (vllm-openai up to 0.11.0). The module
+    reads `--model` in every release. From 0.10 on it also accepts a positional model but still serves its default
+    (`args.EngineArgs.unserved`). From 0.11.1 on `vllm serve` accepts both."""
     image = image[:_LONGEST]
     tag = _NUMBERED.search(image)
     if tag is None:

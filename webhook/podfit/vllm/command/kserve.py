@@ -18,7 +18,7 @@ MOUNT = "/mnt/models"
 
 
 def additional(env: Mapping[str, Value]) -> list[Value]:
-    """Arguments in VLLM_ADDITIONAL_ARGS, which the presets of LLMInferenceService insert by `eval`."""
+    """Arguments in VLLM_ADDITIONAL_ARGS, which presets of LLMInferenceService `eval`; an unknown word if unreadable."""
     value = env.get("VLLM_ADDITIONAL_ARGS")
     if value is None:
         return []
@@ -45,33 +45,33 @@ def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
     for word in words:
         text = known(word) or ""
         flag = "--model=" if text.startswith("--model=") else ""
-        same = text.removeprefix(flag).rstrip("/") == MOUNT
-        replaced.append(literal(flag + model, word[0].path) if same else word)
+        is_mount = text.removeprefix(flag).rstrip("/") == MOUNT
+        replaced.append(literal(flag + model, word[0].path) if is_mount else word)
     return replaced
 
 
 def huggingface(words: Sequence[Value], env: Mapping[str, Value], uri: str | None) -> list[Value] | None:
-    """huggingfaceserver's arguments, with the model as a vLLM argument; None if its own back end serves, not vLLM."""
-    given: dict[str, Value] = {}
-    rest: list[Value] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
+    """huggingfaceserver's arguments, with the model as a vLLM argument; None if its own back end serves, not vLLM.
+    `uri`: where KServe downloads the model from, to `MOUNT`; None if it downloads none."""
+    own: dict[str, Value] = {}  # name → value of the arguments that vLLM does not have
+    arguments: list[Value] = []
+    remaining = iter(words)
+    for word in remaining:
         flag, equals, _ = text_of(word).partition("=")
         name = flag[2:].replace("-", "_") if flag.startswith("--") else ""
-        index += 1
         if name == "disable_vllm":
             return None
         if name not in ("model_id", "model_dir", "backend"):
-            rest.append(word)
+            arguments.append(word)
         elif equals:
-            given[name] = after(word, len(flag) + 1)
-        elif index < len(words):
-            given[name] = words[index]
-            index += 1
-    if "backend" in given and known(given["backend"]) == "huggingface":
+            own[name] = after(word, len(flag) + 1)
+        elif (value := next(remaining, None)) is not None:
+            own[name] = value
+    if "backend" in own and known(own["backend"]) == "huggingface":
         return None
-    model = given.get("model_id") or env.get("MODEL_ID") or given.get("model_dir")
+    model = own.get("model_id") or env.get("MODEL_ID") or own.get("model_dir")
     if model is None and uri is not None:
         model = literal(MOUNT)
-    return substitute([literal("--model", origin_of(model)), model, *rest], uri) if model else rest
+    if not model:
+        return arguments
+    return substitute([literal("--model", origin_of(model)), model, *arguments], uri)

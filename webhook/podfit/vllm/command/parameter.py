@@ -37,9 +37,13 @@ DEFAULTED = regex(r"\$\{([A-Za-z_]\w*):?=")
 _TWO_DIGITS = regex(r"\$[0-9]{2,}")
 _LEAD = regex(r"(?:\s|\\\n)+")
 _FIELD_PARTS = regex(r"[ \t\n]+|[^ \t\n]+")
+_MOST_PIECES, _BEGINNING = 4096, 64
+"""Pieces of a value that is kept, and characters of one that is not: choices, far above the scripts in the field."""
 
 
 class _Segment(NamedTuple):
+    """A part of a word after its expansion."""
+
     value: Value
     split: bool
     """Unquoted and the result of an expansion: it is split at blanks, and disappears if it is empty."""
@@ -68,77 +72,86 @@ class WordExpander:
         return _fields(self._separated(segments) if "IFS" in self.state.variables else segments)
 
     def _separated(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
-        """The segments of a word after IFS was set: into which words they are split is unknown."""
+        """The segments of a word after IFS was set: one that it may split is unknown."""
         for segment in segments:
-            splits = segment.split and text_of(segment.value)
-            yield _Segment(mystery("", "IFS decides into which words it is split"), False) if splits else segment
+            if segment.split and text_of(segment.value):
+                segment = _Segment(mystery("", "IFS decides into which words it is split"), False)
+            yield segment
 
     def scalar(self, node: Node | None) -> Value:
-        """The value of an assignment: no field splitting."""
-        if node is None:
-            return literal("")
-        segments = self._charged(self.segments(node, False))
-        pieces = [piece for segment in segments for piece in ((Piece(" "),) if segment is _BREAK else segment.value)]
+        """The value of an assignment: one text, without field splitting. None (`A=`) is the empty text."""
+        pieces: list[Piece] = []
+        for segment in self._charged(self.segments(node, False)) if node is not None else ():
+            pieces += (Piece(" "),) if segment is _BREAK else segment.value
         return _bounded(joined(pieces))
 
     def _charged(self, segments: Iterator[_Segment]) -> Iterator[_Segment]:
-        """The segments, each charged to the budget."""
+        """The segments, each charged to the budget; a text that is split into fields costs 16 times as much."""
         for segment in segments:
-            each = 2 if segment.split else 32
-            self.budget.spend(2 + sum(1 + len(piece.text) // each for piece in segment.value))
+            characters_per_unit = 2 if segment.split else 32
+            self.budget.spend(2 + sum(1 + len(piece.text) // characters_per_unit for piece in segment.value))
             yield segment
 
     # ── the parts of a word ──
 
     def segments(self, node: Node, quoted: bool) -> Iterator[_Segment]:
-        """The segments that a node of the grammar expands to."""
-        kind, text, depth = node.type, source(node), self.budget.word
+        """The segments that a node of the grammar expands to. `quoted`: it is between double quotes."""
+        text, depth = source(node), self.budget.word
         if depth.full:
             yield _Segment(mystery(text, "the word is nested too deeply to be read"), False)
             return
         with depth:
-            if kind in _EXPANSIONS:
-                # The grammar includes blanks before a `$` between quotes in the expansion.
-                lead = _LEAD.match(text)
-                if lead is not None:
-                    yield from self._gap(lead[0].encode(), quoted)
-                    text = text[lead.end() :]
-            if kind == "string":
-                if node.end_byte - node.start_byte <= 2:
-                    yield _Segment(literal(""), False)
-                yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
-            elif kind == "raw_string":
-                yield _Segment(literal(text[1:-1]), False)
-            elif kind == "ansi_c_string":
-                yield _Segment(mystery(text, f"the escapes of {text} are not read"), False)
-            elif kind in ("translated_string", "concatenation", "command_name"):
-                for child in node.children:
-                    if child.type != "$":
-                        yield from self.segments(child, quoted)
-            elif kind == "simple_expansion" and _TWO_DIGITS.fullmatch(text):
-                yield _Segment(mystery(text, f"{text} is ${text[1]} and {text[2:]}"), not quoted)
-            elif kind == "simple_expansion":
-                yield from self._parameter(text[1:], quoted, text)
-            elif kind == "expansion":
-                yield from self._expansion(node, text, quoted)
-            elif kind == "arithmetic_expansion" and (factors := _FACTORS.fullmatch(text)):
-                yield _Segment(literal(str(int(factors[1]) * int(factors[2]))), not quoted)
-            elif kind == "arithmetic_expansion":
-                why = f"arithmetic {text} is known only when the script runs"
-                if _SETS.search(text):
-                    self.state.forget(_NAME.findall(text), why)
-                yield _Segment(mystery(text, why), not quoted)
-            elif kind == "command_substitution":
-                yield _Segment(self._reference(text) or mystery(text, f"command substitution {text}"), not quoted)
-            elif kind == "process_substitution":
-                yield _Segment(mystery(text, f"process substitution {text}"), False)
-            elif text[:1] == "~" and not quoted and _begins(node):
-                yield _Segment(self._home(text), False)
-            else:
-                yield _Segment(literal(_unescape(text, quoted)), False)
+            # The grammar includes blanks before a `$` between quotes in the expansion.
+            lead = _LEAD.match(text) if node.type in _EXPANSIONS else None
+            if lead is not None:
+                yield from self._gap(lead[0].encode(), quoted)
+                text = text[lead.end() :]
+            yield from self._segments_of_kind(node, text, quoted)
+
+    def _segments_of_kind(self, node: Node, text: str, quoted: bool) -> Iterator[_Segment]:
+        """The segments by the kind of the node; `text`: its source, without blanks before an expansion."""
+        kind = node.type
+        if kind == "string":
+            if node.end_byte - node.start_byte <= 2:
+                yield _Segment(literal(""), False)
+            yield from self._range(node.children[1:-1], node.start_byte + 1, node.end_byte - 1, node, True)
+        elif kind == "raw_string":
+            yield _Segment(literal(text[1:-1]), False)
+        elif kind == "ansi_c_string":
+            yield _Segment(mystery(text, f"the escapes of {text} are not read"), False)
+        elif kind in ("translated_string", "concatenation", "command_name"):
+            for child in node.children:
+                if child.type != "$":
+                    yield from self.segments(child, quoted)
+        elif kind == "simple_expansion" and _TWO_DIGITS.fullmatch(text):
+            yield _Segment(mystery(text, f"{text} is ${text[1]} and {text[2:]}"), not quoted)
+        elif kind == "simple_expansion":
+            yield from self._parameter(text[1:], quoted, text)
+        elif kind == "expansion":
+            yield from self._expansion(node, text, quoted)
+        elif kind == "arithmetic_expansion":
+            yield _Segment(self._arithmetic(text), not quoted)
+        elif kind == "command_substitution":
+            yield _Segment(self._reference(text) or mystery(text, f"command substitution {text}"), not quoted)
+        elif kind == "process_substitution":
+            yield _Segment(mystery(text, f"process substitution {text}"), False)
+        elif text[:1] == "~" and not quoted and _begins(node):
+            yield _Segment(self._home(text), False)
+        else:
+            yield _Segment(literal(_unescape(text, quoted)), False)
+
+    def _arithmetic(self, text: str) -> Value:
+        """`$((40 * 1024))` is computed. Every other expression is unknown, as are the variables that it may set."""
+        if factors := _FACTORS.fullmatch(text):
+            return literal(str(int(factors[1]) * int(factors[2])))
+        why = f"arithmetic {text} is known only when the script runs"
+        if _SETS.search(text):
+            self.state.forget(_NAME.findall(text), why)
+        return mystery(text, why)
 
     def _range(self, children: list[Node], start: int, end: int, node: Node, quoted: bool) -> Iterator[_Segment]:
-        """Nodes and the blank text between them, which the grammar leaves out."""
+        """The segments of the script from byte `start` to `end`: of these children of `node`, and of the text between
+        them, which the grammar leaves out."""
         base, text = node.start_byte, node.text or b""
         for child in children:
             if child.type == "string_content" or not child.is_named or child.start_byte < start:
@@ -155,7 +168,7 @@ class WordExpander:
         yield from self._gap(text[start - base : end - base], quoted)
 
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
-        """The blank text between two nodes; unknown if the shell computes something in it."""
+        """The text between two nodes; unknown if the shell computes something in it (`$?`)."""
         if _SPECIAL.search(text):
             written = text.decode(errors="replace")
             yield _Segment(mystery(f"${{{written}}}", f"{written} is known only when the script runs"), not quoted)
@@ -163,24 +176,26 @@ class WordExpander:
             yield _Segment(literal(_unescape(text.decode(errors="replace"), quoted)), not quoted)
 
     def _home(self, text: str) -> Value:
-        """`~` and `~/x` (POSIX 2.6.1)."""
+        """`~` and `~/x` (POSIX 2.6.1); unknown without a known HOME, and for another user (`~name`)."""
         home = self.state.get("HOME")
-        folder, rest = known(home) if isinstance(home, tuple) else None, text[1:]
-        if folder is None or rest[:1] not in ("", "/"):
+        folder = known(home) if isinstance(home, tuple) else None
+        if folder is None or text[1:2] not in ("", "/"):
             return mystery(text, f"{text} is in a home directory that is not known")
-        return literal(folder + _unescape(rest, False))
+        return literal(folder + _unescape(text[1:], False))
 
     def _reference(self, text: str) -> Value | None:
-        """The value of a variable that Kubernetes would expand if it were known: `$(VAR)`."""
+        """`$(VAR)` may be Kubernetes' reference instead of a command: the unknown value of that variable; else None."""
         name = text[2:-1].strip()
-        value = self.state.variables.get(name) if name not in self.state.functions else None
-        unknown = isinstance(value, tuple) and known(value) is None
-        return value if unknown and isinstance(value, tuple) and name in self.state.exported else None
+        value = self.state.variables.get(name)
+        if name in self.state.functions or name not in self.state.exported or not isinstance(value, tuple):
+            return None
+        return value if known(value) is None else None
 
     # ── parameters ──
 
     def _parameter(self, name: str, quoted: bool, written: str, index: str = "") -> Iterator[_Segment]:
-        """`$NAME`, written as `written`: `"$*"` is one word, `"$@"` one per element; unknown if it is not set."""
+        """`$NAME`, written as `written`: `"$*"` is one word, `"$@"` one per element; unknown if not set. `index`:
+        see `_lookup`."""
         value = self._lookup(name, index)
         if value is None:
             value = mystery(written, f"{written} is set neither in the container's env nor in the script")
@@ -196,7 +211,8 @@ class WordExpander:
                 yield _Segment(element or literal(""), not quoted)
 
     def _lookup(self, name: str, index: str = "") -> Value | Array | None:
-        """The value of a parameter; `index`: "@" or "*" for all elements of an array."""
+        """The value of a parameter; None if it is certainly not set. `index`: "@" or "*" for all elements of an array,
+        empty for the first one."""
         state = self.state
         if name in ("@", "*"):
             return state.positional
@@ -210,7 +226,7 @@ class WordExpander:
         return value
 
     def _positional(self, number: int) -> Value | None:
-        """`$0`, `$1` and so on. An unknown parameter may be any number of words."""
+        """`$0`, `$1` and so on; None if it is not set. An unknown parameter before it may be any number of words."""
         if number == 0:  # `${00}` too
             return self.state.zero
         values = self.state.positional
@@ -219,7 +235,7 @@ class WordExpander:
         return values[number - 1] if number <= len(values) else None
 
     def _expansion(self, node: Node, written: str, quoted: bool) -> Iterator[_Segment]:
-        """`${X}`, `${X[@]}`, `${X:-word}` and the like. Every other form is one unknown word."""
+        """`${X}`, `${X[@]}`, `${X:-word}`, `${X:=word}` and `${X:+word}`. Every other form is one unknown word."""
         match = _BRACED.fullmatch(written)
         if match is None:
             self.state.forget(DEFAULTED.findall(written), f"{written} may assign it")
@@ -249,7 +265,7 @@ class WordExpander:
 
 
 def _unescape(text: str, quoted: bool) -> str:
-    """Remove backslashes outside of quotes, or between double ones."""
+    """Remove backslashes outside of quotes, or between double ones (`quoted`), where they escape less."""
     if "\\" not in text:
         return text
     return re.sub(r'\\([$`"\\\n])' if quoted else r"\\(.|\n)", lambda m: "" if m[1] == "\n" else m[1], text)
@@ -299,13 +315,13 @@ def _fields(segments: Iterator[_Segment]) -> list[Value]:
 
 def _bounded(value: Value) -> Value:
     """The value, or an unknown one if it is too long."""
-    if sum(len(piece.text) for piece in value) <= MAX_VALUE_LENGTH and len(value) < 4096:
+    if sum(len(piece.text) for piece in value) <= MAX_VALUE_LENGTH and len(value) < _MOST_PIECES:
         return value
-    return mystery(value[0].text[:64], "the text grows too long")
+    return mystery(value[0].text[:_BEGINNING], "the text grows too long")
 
 
 def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
-    """True if `-` (or `:-` with `colon`) would use its default word; None if unknown."""
+    """True if `-` (or `:-` with `colon`) would use its default word; None if unknown. `value`: None is not set."""
     if value is None:
         return True
     pieces = [piece for word in (value if isinstance(value, list) else [value]) for piece in word]
@@ -313,7 +329,9 @@ def _is_empty(value: Value | Array | None, *, colon: bool) -> bool | None:
         return True
     if any(piece.unknown is None and piece.text for piece in pieces):
         return False  # a known part is not empty, whatever the other parts are
-    return colon if isinstance(value, tuple) and known(value) is not None else None
+    if isinstance(value, list) or known(value) is None:
+        return None
+    return colon  # the empty text: only `:-` replaces it
 
 
 _ESCAPED = regex(r"\\.", re.DOTALL)
@@ -323,16 +341,19 @@ def file_name_doubt(text: str) -> str | None:
     """Why the shell may replace an unquoted text by file names; None if it does not. A pattern behind `-` or `=`
     matches no file in practice. Nor does a JSON list, which has no slash before its bracket."""
     name = text.partition("=")[0]
-    if name[:1] == "-" or not ("*" in name or "?" in name or -1 < name.find("/") < name.rfind("[")):
-        return None
-    return "it may be replaced by the names of files"
+    has_range = -1 < name.find("/") < name.rfind("[")
+    is_pattern = "*" in name or "?" in name or has_range
+    return "it may be replaced by the names of files" if is_pattern and name[:1] != "-" else None
 
 
 def _file_names_of_word(node: Node) -> str | None:
-    """Why the shell may replace a word of the script by file names; None if it does not."""
+    """Why the shell may replace a word of the script by file names; None if it does not, as in `file_name_doubt`."""
     parts = [node] if node.type == "word" else node.children
-    first = parts[0] if parts else node
-    if source(first)[:1] == "-" or "=" in source(first):
+    first = source(parts[0] if parts else node)
+    if first[:1] == "-" or "=" in first:
         return None
-    reasons = (file_name_doubt(_ESCAPED.sub("", source(part))) for part in parts if part.type == "word")
-    return next((why for why in reasons if why), None)
+    for part in parts:
+        why = file_name_doubt(_ESCAPED.sub("", source(part))) if part.type == "word" else None
+        if why is not None:
+            return why
+    return None

@@ -39,10 +39,8 @@ def holds_code(folder: str) -> bool:
 
 
 def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> bool:
-    """True if the words before vLLM's arguments name a program by a path that is not one of the image's.
-
-    Such a path is on a volume, or does not exist in vLLM's own image. Other images may have their Python anywhere.
-    """
+    """True if the words before vLLM's arguments name a program by a path that is not one of the image's. Such a path is
+    on a volume, or does not exist in vLLM's own image. Other images may have their Python anywhere."""
     for word in argv:
         text = text_of(word)
         match = _PROGRAM.fullmatch(text) if "/" in text else None
@@ -54,8 +52,7 @@ def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> boo
 
 
 def by_variables(env: Mapping[str, Value]) -> Change | None:
-    """The change by variables that put other folders before the image's own programs and packages. None if they put
-    none there."""
+    """The change by variables that put other folders before the image's programs and packages; None without them."""
     if not _VARIABLES.isdisjoint(env) and any(text_of(env[name]) for name in _VARIABLES if name in env):
         return "code"
     for folder in text_of(env["PATH"]).split(":") if "PATH" in env else ():

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from podfit.base.lazy import cached_property, regex
 from podfit.kube.path import FieldPath, mapping
 from podfit.kube.workload import JSON, CachedObject, Container, Workload, as_list
-from podfit.vllm.command import images, kserve, python
+from podfit.vllm.command import expand, images, kserve, python, word
 from podfit.vllm.command.entry import Serve
-from podfit.vllm.command.expand import (
-    MAX_EXPANDED_LENGTH,
-    TOO_LONG,
-    TOO_MUCH,
-    Environment,
-    environment,
-    expanded,
-    items,
-    mounts,
-    string,
-)
+from podfit.vllm.command.expand import MAX_EXPANDED_LENGTH, Environment, string
 from podfit.vllm.command.state import contents
 from podfit.vllm.command.tree import ALL_WORK, WorkLimit
-from podfit.vllm.command.word import (
-    UNEXPANDED,
-    Change,
-    Command,
-    Value,
-    Word,
-    all_known,
-    mystery,
-    reason_of,
-    text_of,
-    texts_of,
-    words_of,
-)
+from podfit.vllm.command.word import Change, Command, Value, Word, mystery, reason_of, text_of, texts_of
 
 _TEMPLATE = regex(r"\{\{[^{}]{0,200}\}\}")
 _SHELL_ONLY = regex(r"\$\{[A-Za-z_][^${}]{0,200}\}|(?<![\w$])\$[A-Za-z_]\w*")
@@ -45,8 +24,6 @@ _SHORT = 64
 """Characters up to which a word is always read."""
 _CHARACTERS = MAX_EXPANDED_LENGTH
 """Characters that are read of all longer words together."""
-
-
 _READS = regex(r"-[A-Za-z]{0,8}c[A-Za-z]{0,8}")
 """Option after which a shell takes the next word as its script."""
 
@@ -55,13 +32,9 @@ class Reading:
     """One container: its image, `command`, `args`, environment and files."""
 
     def __init__(
-        self,
-        workload: Workload,
-        container: Container,
-        config_maps: Mapping[str, JSON],
-        budget: WorkLimit | None,
+        self, workload: Workload, container: Container, config_maps: Mapping[str, JSON], budget: WorkLimit | None,
         cached_object: CachedObject | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.workload = workload
         self.budget = budget or WorkLimit(ALL_WORK)
         """The work that reading the object may cost."""
@@ -90,40 +63,38 @@ class Reading:
     @cached_property
     def env(self) -> Environment:
         """The container's variables, read lazily: most sidecars never need them."""
-        return environment(self.workload, self.container, self.config_maps)
+        return expand.environment(self.workload, self.container, self.config_maps)
 
     @cached_property
     def files(self) -> dict[str, str]:
         """Path in the container → text, of the known ConfigMaps that are mounted."""
-        return mounts(self.workload, self.container, self.config_maps)
+        return expand.mounts(self.workload, self.container, self.config_maps)
 
     def expanded_items(self, name: str) -> list[Value]:
-        """The first items of `command` or `args`, expanded as Kubernetes does. If there are more, `unread_reason` and
-        `cut` are set."""
-        given = self.container.spec.get(name)
-        if given is None:
+        """The first `_ITEMS` of `command` or `args`, expanded as Kubernetes does; notes in `cut` if there are more."""
+        if self.container.spec.get(name) is None:
             return []
         place = self.container.place(name)
         # A synthetic container's words have one field together, unless that field is such a list itself.
-        is_list = name in self.container.places and place.parts[-1:] != (name,)
-        rows = items(given)
-        read = [item if isinstance(item, str) else string(item) for item in rows[:_ITEMS]]
+        is_one_field = name in self.container.places and place.parts[-1:] != (name,)
+        all_items = expand.items(self.container.spec.get(name))
+        texts = [item if isinstance(item, str) else string(item) for item in all_items[:_ITEMS]]
+        paths = [place] * len(texts) if is_one_field else place.items(len(texts))
         inherited = self.container.inherited_args if name == "args" else 0
-        own = [place] * len(read) if is_list else place.items(len(read))
-        paths = [*[self.container.place("runtime")] * inherited, *own] if inherited else own
-        values = [self._value(text, path) for text, path in zip(read, paths, strict=False)]
-        if len(rows) > _ITEMS:
-            self.unread_reason = f"it has {len(rows):,} words, and the first {_ITEMS} are read"
+        if inherited:  # the first args are not the container's own
+            paths = [*[self.container.place("runtime")] * inherited, *paths]
+        values = [self._value(text, path) for text, path in zip(texts, paths, strict=False)]
+        if len(all_items) > _ITEMS:
+            self.unread_reason = f"it has {len(all_items):,} words, and the first {_ITEMS} are read"
             self.cut = True
         return values
 
     def _value(self, text: str, path: FieldPath) -> Value:
         """Expand one item of `command` or `args`, and record if it is too long or not read."""
         if len(text) > _SHORT:
-            if (
-                4 * len(text) >= MAX_EXPANDED_LENGTH
-                and (size := len(text.encode(errors="replace"))) >= MAX_EXPANDED_LENGTH
-            ):
+            may_be_long = 4 * len(text) >= MAX_EXPANDED_LENGTH  # a character has at most 4 bytes
+            size = len(text.encode(errors="replace")) if may_be_long else 0
+            if size >= MAX_EXPANDED_LENGTH:
                 self.long.append((path, size))
             if _READS.fullmatch(self.before) is None:  # a script has a limit of its own
                 if self.characters + len(text) > _CHARACTERS:
@@ -133,11 +104,11 @@ class Reading:
         self.before = text
         if "$" not in text:
             return (Word(text, path),)
-        value = expanded(text, self.env, path)
+        value = expand.expanded(text, self.env, path)
         why = reason_of(value)
-        if why in (TOO_LONG, TOO_MUCH):
+        if why in (expand.TOO_LONG, expand.TOO_MUCH):
             self.unread_reason = str(why)
-        if why == TOO_LONG:
+        if why == expand.TOO_LONG:
             self.long.append((path, MAX_EXPANDED_LENGTH))
         return value
 
@@ -148,22 +119,14 @@ class Reading:
         return contents(self.files, path)
 
     def serve(
-        self,
-        started: Serve,
-        env: Mapping[str, Value],
-        *,
-        shell_exec: bool | None = None,
-        guessed: str | None = None,
-        complete: bool = True,
-        decided: Iterable[str] = (),
-        file: Callable[[str], str | None] | None = None,
-        argv: Sequence[Value] = (),
-        moved: bool = False,
-    ) -> Command | None:
-        """The command for a server that was found among the words; None if it does not run vLLM after all.
-
-        `argv`: all words, with the programs that start it; `moved`: a script has changed its working directory before.
-        """
+        self, started: Serve, env: Mapping[str, Value], *, shell_exec: bool | None = None, guessed: str | None = None,
+        complete: bool = True, decided: Iterable[str] = (), file: Callable[[str], str | None] | None = None,
+        argv: Sequence[Value] = (), moved: bool = False,
+    ) -> Command | None:  # fmt: skip
+        """The command for a server that was found among the words; None if it does not run vLLM after all. `env`: the
+        server's variables. `shell_exec`: whether it replaces the shell that starts it; None without a shell. `guessed`,
+        `complete`, `decided`: as in `Command`. `file`: returns the text of a file, None if unknown; None: only mounted
+        files are known. `argv`: all words, with the programs that start it. `moved`: a script has left its folder."""
         words: Sequence[Value] | None = started.words
         if started.program == "dynamo serve":
             if not images.named_vllm(self.image):
@@ -179,37 +142,32 @@ class Reading:
         omni = "--omni" in texts or started.program.startswith("vllm-omni") or images.is_omni(self.image)
         text = "\n".join(texts)  # one check of all texts lets most commands skip what follows
         if "$" in text or "{{" in text:
-            words = [_honest(word, shell=shell_exec is not None) for word in words]
+            words = [_without_placeholders(value, shell=shell_exec is not None) for value in words]
+        known_env = env.known if isinstance(env, Environment) else word.all_known(env)
+        leading = argv[: max(len(argv) - len(started.words), 0)]
         return Command(
-            started.entry,
-            words_of(words, self.script_path),
-            self.path,
-            env.known if isinstance(env, Environment) else all_known(env),
-            frozenset(decided),
-            shell=shell_exec is not None,
-            script_path=self.script_path if shell_exec is not None else None,
-            exec=shell_exec is not False,
+            started.entry, word.words_of(words, self.script_path), self.path, known_env, frozenset(decided),
+            shell=shell_exec is not None, script_path=self.script_path if shell_exec is not None else None,
+            exec=shell_exec is not False, program=started.program, slip=started.slip, guessed=guessed,
+            own_flags=started.own_flags or omni, other=images.OMNI if omni else None,
             config=self.config(texts, file or self.file) if "--config" in text else {},
-            program=started.program,
-            own_flags=started.own_flags or omni,
-            other=images.OMNI if omni else None,
-            guessed=guessed,
             complete=complete and not self.cut and "args" not in self.workload.completes,
-            changes=self._changes(started, env, argv[: max(len(argv) - len(started.words), 0)], moved=moved),
-            slip=started.slip,
-            long=tuple(self.long),
-        )
+            changes=self._changes(started, env, leading, moved=moved), long=tuple(self.long),
+        )  # fmt: skip
 
     def _changes(
         self, started: Serve, env: Mapping[str, Value], leading: Sequence[Value], *, moved: bool
     ) -> frozenset[Change]:
-        """The changes to the Python code by the words before vLLM's, the variables and the folder."""
+        """The changes to the Python code by the variables, the words before vLLM's (`leading`) and the folder."""
         changed = {python.by_variables(env)}
         if leading and python.is_another(leading, self.image, self._mounted()):
             changed.add("vllm")
         if started.program.startswith("vllm.") or "-m" in texts_of(leading):
             folder = string(self.container.spec.get("workingDir"))
-            changed.add("code" if moved else python.by_folder(folder, self._mounted()) if folder else None)
+            if moved:
+                changed.add("code")
+            elif folder:
+                changed.add(python.by_folder(folder, self._mounted()))
         return frozenset([change for change in changed if change is not None])
 
     def _mounted(self) -> list[str]:
@@ -218,31 +176,27 @@ class Reading:
         return [path for mount in mounts if (path := string(mapping(mount).get("mountPath")))]
 
     def config(self, words: Sequence[str], file: Callable[[str], str | None]) -> dict[str, str]:
-        """The texts of the files that `--config` names: mounted files, and files that the script has written."""
-        entries = {}
-        for index, word in enumerate(words):
-            flag, equals, path = word.partition("=")
-            if flag != "--config":
-                continue
-            if not equals and index + 1 < len(words):
-                path = words[index + 1]
-            text = file(path)
+        """Path → text of the files that `--config` names; `file` returns the text of a file, None if unknown."""
+        texts = {}
+        for argument, following in itertools.pairwise([*words, ""]):
+            flag, equals, path = argument.partition("=")
+            path = path if equals else following
+            text = file(path) if flag == "--config" else None
             if text is not None:
-                entries[path] = text
-        return entries
+                texts[path] = text
+        return texts
 
 
-def _honest(word: Value, *, shell: bool) -> Value:
-    """Make a word unknown if it has placeholders that another program fills in before Kubernetes sees it."""
-    if reason_of(word) is not None:
-        return word
-    text = text_of(word)
-    if "$" not in text and "{{" not in text:
-        return word
-    match = _TEMPLATE.search(text)
+def _without_placeholders(value: Value, *, shell: bool) -> Value:
+    """The value of an argument: unknown if a template fills in a part of it later, or if only a
+    shell would expand it and there is none. `shell`: a shell has read it."""
+    if reason_of(value) is not None:
+        return value
+    text = text_of(value)
+    match = _TEMPLATE.search(text) if "{{" in text else None
     if match is not None:
-        return mystery(text, f"{match[0]} is filled in by a template", word[0].path)
-    match = None if shell else _SHELL_ONLY.search(text)
+        return mystery(text, f"{match[0]} is filled in by a template", value[0].path)
+    match = _SHELL_ONLY.search(text) if "$" in text and not shell else None
     if match is not None:
-        return mystery(text, f"{match[0]} {UNEXPANDED}", word[0].path)
-    return word
+        return mystery(text, f"{match[0]} {word.UNEXPANDED}", value[0].path)
+    return value

@@ -24,32 +24,36 @@ _WRITERS = frozenset({"cp", "dd", "install", "ln", "mv", "perl", "rsync", "sed",
 
 
 class _Write(NamedTuple):
+    """A write to a file."""
+
     target: Value
+    """The file's path."""
     text: Value | None
     """None if it is known only when the script runs."""
     appends: bool
 
 
 def write(expander: WordExpander, node: Node, argv: Sequence[Value]) -> None:
-    """Follow the writes to files of a statement with the command `argv`."""
+    """Follow the writes to files of the statement `node` with the command `argv`: their known texts are kept. `argv` is
+    empty if the statement is not a simple command."""
     state = expander.state
     for write in _writes(expander, node, argv):
         expander.budget.spend(len(state.files) // 4)
-        path = known(write.target)
-        before = state.files.get(posixpath.normpath(path), ()) if write.appends and path else ()
+        path = posixpath.normpath(known(write.target) or "")
+        before = state.files.get(path, ()) if write.appends else ()
         state.overwrite(write.target)
-        if path and write.text is not None and before is not None:
-            text = joined([*before, *write.text])
-            size = sum(len(piece.text) for piece in text)
-            expander.budget.spend(size // 16)
-            short = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
-            state.files[posixpath.normpath(path)] = short
+        if not known(write.target) or write.text is None or before is None:
+            continue  # the file, or its new text, is unknown
+        text = joined([*before, *write.text])
+        size = sum(len(piece.text) for piece in text)
+        expander.budget.spend(size // 16)
+        state.files[path] = text if size <= MAX_SCRIPT_LENGTH else literal(text_of(text)[:_TOO_LONG])
 
 
 def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
     """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
     redirects = node.children_by_field_name("redirect")
-    heredoc = next((redirection for redirection in redirects if redirection.type == "heredoc_redirect"), None)
+    heredoc = _heredoc(node)
     name = text_of(argv[0]) if argv else ""
     text = heredoc_text(expander, heredoc) if heredoc is not None and name in ("cat", "tee") else None
     for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:
@@ -58,45 +62,60 @@ def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterat
         if redirect.type != "file_redirect" or operator is None or destination is None:
             continue
         descriptor = redirect.child_by_field_name("descriptor")
-        plain = (descriptor is None or source(descriptor) == "1") and (name != "cat" or len(argv) == 1)
+        is_output = descriptor is None or source(descriptor) == "1"
+        copies_input = name != "cat" or len(argv) == 1  # `cat FILE` writes another text than its input
+        output = text if is_output and copies_input else None
         if not re.fullmatch(r"\d+|-|/dev/.*", source(destination)):
-            yield _Write(expander.scalar(destination), text if plain else None, operator in (">>", "&>>"))
+            yield _Write(expander.scalar(destination), output, operator in (">>", "&>>"))
     if name == "tee":
         appends = any(text_of(word) == "-a" for word in argv)
-        yield from (_Write(word, text, appends) for word in argv[1:] if text_of(word)[:1] != "-")
+        for word in argv[1:]:
+            if not text_of(word).startswith("-"):
+                yield _Write(word, text, appends)
 
 
-def given(expander: WordExpander, node: Node) -> Value | None:
-    """The here-document that is the input of a statement."""
+def _heredoc(node: Node) -> Node | None:
+    """The first here-document of a statement; None if there is none."""
     redirects = node.children_by_field_name("redirect")
-    heredoc = next((redirect for redirect in redirects if redirect.type == "heredoc_redirect"), None)
+    return next((redirect for redirect in redirects if redirect.type == "heredoc_redirect"), None)
+
+
+def heredoc_of(expander: WordExpander, node: Node) -> Value | None:
+    """The text of the here-document that is a statement's input; None if it has none."""
+    heredoc = _heredoc(node)
     return heredoc_text(expander, heredoc) if heredoc is not None else None
 
 
+def words_behind(redirects: Sequence[Node]) -> list[Node]:
+    """`vllm serve m 2>&1 --flag`: a command's words behind redirections, which the grammar reads as destinations."""
+    into_files = [redirect for redirect in redirects if redirect.type == "file_redirect"]
+    return [word for redirect in into_files for word in redirect.children_by_field_name("destination")[1:]]
+
+
 def heredoc_text(expander: WordExpander, node: Node) -> Value:
-    """The text of a here-document."""
-    start = next((source(c) for c in node.children if c.type == "heredoc_start"), "")
-    body = next((c for c in node.children if c.type == "heredoc_body"), None)
+    """The text of a here-document, with its expansions unless its delimiter is quoted (`<<'EOF'`)."""
+    delimiter = next((source(child) for child in node.children if child.type == "heredoc_start"), "")
+    body = next((child for child in node.children if child.type == "heredoc_body"), None)
     if body is None:
         return literal("")
-    if any(mark in start for mark in "'\"\\"):
+    if any(mark in delimiter for mark in "'\"\\"):
         return literal(source(body))
-    pieces, at = list[Piece](), body.start_byte
-    raw = body.text or b""
+    raw, begin = body.text or b"", body.start_byte
+    pieces, end = list[Piece](), 0  # `end`: of the last expansion, in bytes of the body
     for child in body.children:
         if child.is_named and child.type != "heredoc_content":
-            pieces.append(_unescaped(raw[at - body.start_byte : child.start_byte - body.start_byte]))
-            pieces += expander.scalar(child)
-            at = child.end_byte
-    return joined([*pieces, _unescaped(raw[at - body.start_byte :])])
+            pieces += (_unescaped(raw[end : child.start_byte - begin]), *expander.scalar(child))
+            end = child.end_byte - begin
+    return joined([*pieces, _unescaped(raw[end:])])
 
 
 def _unescaped(raw: bytes) -> Piece:
+    """The text between two expansions, without the backslashes that escape something."""
     return Piece(re.sub(r"\\([$`\\\n])", lambda m: "" if m[1] == "\n" else m[1], raw.decode(errors="replace")))
 
 
 def overwrite(expander: WordExpander, argv: Sequence[Value], stdin: Value | None) -> None:
-    """Make the files unknown whose names are in a program's words or in its input."""
+    """Make the files unknown whose names are in a program's words or in its input; None: it has no known input."""
     state, name = expander.state, posixpath.basename(text_of(argv[0]))
     if not state.files or name in _READERS:
         return

@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.vllm.command import assign, builtin, changes, handed, python, redirect, tree
 from podfit.vllm.command.expand import Environment
 from podfit.vllm.command.parameter import DEFAULTED, WordExpander
-from podfit.vllm.command.state import Array, Exit, ShellState, Status, contents
+from podfit.vllm.command.state import Array, Exit, ShellState, Status, Visited, contents
 from podfit.vllm.command.tree import TOO_MUCH, GiveUp, WorkLimit, only_command, source
 from podfit.vllm.command.word import Change, Piece, Value, joined_list, known, literal, mystery, reason_of, text_of
 
@@ -43,14 +43,15 @@ _SETS_PATHS = regex(r"/bin/activate$|/(conda|mamba)\.sh$|/(nvm|sdkman-init|setva
 _NAME = regex(r"[A-Za-z_]\w*")
 _SIMPLE = frozenset({"command", "declaration_command", "variable_assignments"})
 """Kinds of nodes that are simple statements with several words."""
+_LONGEST_SOURCE, _LONGEST_QUOTE, _LONGEST_ALIAS = 200, 60, 80
+"""Characters of a statement that are read for a reason, and of it and of an alias that are quoted in a line."""
 
 
 class Shell:
-    """Walks scripts; `visit(argv, shell)` is called for every command other than a builtin or a function."""
+    """Walks scripts. The attributes describe the command being visited, or the place in the script. Counters go up on
+    the way into a statement and down on the way out."""
 
-    def __init__(
-        self, state: ShellState, visit: Callable[[list[Value], Shell], None], parent: Shell | None = None
-    ) -> None:
+    def __init__(self, state: ShellState, visit: Visitor, parent: Shell | None = None) -> None:
         self.state = state
         self.visit = visit
         self.environment: dict[str, Value] = {}
@@ -60,18 +61,17 @@ class Shell:
         self.exec = False
         """True if the command being visited replaces the shell."""
         self._last: Node | None = None
+        """The simple command that the whole script ends with (`tree.last_command`)."""
         self._node: Node | None = None
+        """The simple command that is followed."""
         self.depth: int = parent.depth + 1 if parent else 0
+        """Above 0: in a function, in a text that this shell reads (`eval`, `source`), or in a shell of the script."""
         self.budget: WorkLimit = parent.budget if parent else WorkLimit()
         """The work that the script may still cost; shared by the shell and its children."""
         self.detached = 0
         """Above 0: in the background, a pipe, or a subshell."""
         self.background = 0
         """Above 0: in a background command (`&`), for which the script does not wait."""
-        self.failed = False
-        """The visited command certainly fails; the visitor sets it for the commands after it."""
-        self.followed = False
-        """The visited command is a script whose writes are followed; set by the visitor."""
         self.caught = 0
         """Above 0: in a command whose failure is caught (`… || true`)."""
         self.opaque: int = parent.opaque if parent else 0
@@ -112,8 +112,8 @@ class Shell:
         return tree.words_cut_off(self._node) if self._node is not None else []
 
     def child(self, positional: Sequence[Value] = (), zero: Value | None = None) -> Shell:
-        """A new shell, started by this one."""
-        state = self.copy()
+        """A new shell that this one starts: it gets the exported variables, and no functions or options."""
+        state = self.copy_of(self.state)
         state.positional = list(positional)
         state.zero = zero or mystery("$0", "$0 is the shell's own name")
         exports = state.exports()
@@ -122,18 +122,17 @@ class Shell:
         return Shell(state, self.visit, self)
 
     def run(self, script: str) -> Status:
-        """Follows a whole script; returns how it ends."""
+        """Follow a whole script; returns how it ends."""
         root = self.parse(script)
-        alone = only_command(root)
         if self.depth == 0:
             self._last = tree.last_command(root)
         try:
-            return self.block(root.children, alone)
+            return self.block(root.children, only_command(root))
         except Exit as end:
             return "no" if end.failed else "likely"
 
     def parse(self, script: str) -> Node:
-        """The tree of a script, with its placeholders as variables."""
+        """The tree of a script, with its placeholders as variables: then the positions in it have no meaning."""
         root, blanks = tree.parse(script, self.budget)
         self.state.variables.update(blanks)
         if root.has_error:
@@ -144,7 +143,7 @@ class Shell:
     # ── statements ──
 
     def block(self, children: Sequence[Node], alone: bool = False) -> Status:
-        """Follow statements one after the other, with the operators between them."""
+        """Follow statements one after the other; returns how the last one ends. `alone`: as in `statement`."""
         status: Status = "yes"
         for position, child in enumerate(children):
             if not child.is_named or child.type == "comment":
@@ -162,8 +161,8 @@ class Shell:
         return status
 
     def apart(self, run: Callable[[], Status]) -> Status:
-        """Follow it in a process of its own: the variables that it sets are lost."""
-        before, exits = self.copy(), self.exits
+        """Follow a part of the script in a process of its own: what it sets is lost, and what it writes stays."""
+        before, exits = self.copy_of(self.state), self.exits
         self.detached += 1
         try:
             return run()
@@ -179,15 +178,15 @@ class Shell:
     def unseen(self) -> Iterator[None]:
         """Follows commands only for the variables that they set: `visit` is not called."""
         visit, blind = self.visit, self.blind
-        self.visit, self.blind = lambda argv, shell: None, True
+        self.visit, self.blind = lambda argv, shell: Visited(), True
         try:
             yield
         finally:
             self.visit, self.blind = visit, blind
 
     def statement(self, node: Node, alone: bool = False) -> Status:
-        """Follow one statement of any kind; `alone`: it is the whole script."""
-        self.spend(10)
+        """Follow one statement; returns how it ends. `alone`: it is the whole script, and may replace the shell."""
+        self.budget.spend(10)
         with self.budget:
             if node.type in _SIMPLE and b"$((" in (node.text or b""):
                 return self._arithmetic(node, alone)
@@ -203,7 +202,7 @@ class Shell:
 
     def _arithmetic(self, node: Node, alone: bool) -> Status:
         """Follow a simple statement that bash does not run if the arithmetic in it is an error."""
-        before = self.copy()
+        before = self.copy_of(self.state)
         status = self.command(node, alone) if node.type == "command" else _STATEMENTS[node.type](self, node)
         self.state.may_be(before, "arithmetic in it may fail")
         return status
@@ -219,6 +218,7 @@ class Shell:
         return "likely" if status == "likely" else "maybe"
 
     def _subshell(self, node: Node) -> Status:
+        """`( … )`: how it ends is not followed."""
         self.apart(lambda: self.block(node.children))
         return "likely"
 
@@ -229,7 +229,7 @@ class Shell:
         return self.block(node.children)
 
     def _question(self, node: Node) -> Status:
-        """`[ … ]`, `[[ … ]]` and `((…))`: the answer is unknown."""
+        """`[ … ]`, `[[ … ]]` and `((…))`: unknown, as are the variables that it may assign."""
         text = source(node)
         names = (_NAME if text.startswith("((") else DEFAULTED).findall(text)
         self.state.forget(names, "it is computed when the script runs")
@@ -245,27 +245,20 @@ class Shell:
         return "maybe"
 
     def _list(self, node: Node) -> Status:
-        """Follow `A && B || C` from left to right. In the grammar, each operator's left side has all that comes
-        before."""
-        chain: list[tuple[str, Node]] = []
-        while node.type == "list" and len(named := [child for child in node.children if child.is_named]) == 2:
-            operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
-            chain.append((operator, named[1]))
-            node = named[0]
-        skipped: ShellState | None = None
-        # The command on the left of `||` may fail without ending the script, even if it is a long chain itself.
-        before, caught = self.caught, sum(operator == "||" for operator, _ in chain)
+        """Follow `A && B || C`; returns how it ends. All on the left of an `||` may fail without ending the script."""
+        first, chain = _chain(node)
+        skipped: ShellState | None = None  # the state before the first B of `A && B` that is skipped if A fails
+        before = self.caught
+        self.caught += sum(link.operator == "||" for link in chain)
         try:
-            self.caught = before + caught
-            status = self.statement(node) if chain else self.block(node.children)
-            for operator, right in reversed(chain):
-                caught -= operator == "||"
-                self.caught = before + caught
+            status = self.statement(first) if chain else self.block(node.children)
+            for operator, right in chain:
                 if operator == "||":
+                    self.caught -= 1
                     self._rejoin(skipped)
                     skipped = None
                 elif status == "likely" and skipped is None:
-                    skipped = self.copy()
+                    skipped = self.copy_of(self.state)
                 status = self._then(status, operator, right)
             return status
         finally:
@@ -273,9 +266,9 @@ class Shell:
             self._rejoin(skipped)
 
     def _then(self, status: Status, operator: str, right: Node) -> Status:
-        """Follow `… && right` or `… || right`, with the status of the left side."""
-        certain: Status = "yes" if operator == "||" else "no"
-        if status == certain:
+        """Follow `… && right` or `… || right` if the left side ended with `status`; returns how both end together."""
+        skips_right: Status = "yes" if operator == "||" else "no"
+        if status == skips_right:
             return status
         if status in ("yes", "no") or (status == "likely" and operator == "&&"):
             return self.statement(right)
@@ -283,7 +276,7 @@ class Shell:
         return "likely" if operator == "||" else "maybe"
 
     def _rejoin(self, skipped: ShellState | None) -> None:
-        """The commands after `A && B` also run if A has failed, so that B was skipped."""
+        """Follow the commands after `A && B` also for an A that failed, so that B was skipped; None: B ran."""
         if skipped is not None:
             self.state.may_be(skipped, "it is set only if the commands before it succeed")
 
@@ -291,9 +284,7 @@ class Shell:
 
     def opaque_statement(self, parts: Sequence[Sequence[Node]], why: str, *, repeats: bool = False) -> Status:
         """Follow the parts of a compound statement, each of which may run or not: what they change is unknown.
-
-        `repeats`: a part may run several times, so it is followed in a state in which its own changes are unknown.
-        """
+        `repeats`: a part may run several times, so it is followed in a state in which its own changes are unknown."""
         if repeats and not self.blind:
             with self.unseen():
                 self.opaque_statement(parts, why)
@@ -307,18 +298,18 @@ class Shell:
                 except Exit as end:
                     exits = exits or not end.failed
                 ends.append(self.state)
-                exits = exits or self.exits
+                exits = exits or self.exits  # set by a nested statement
         finally:
             self.opaque -= 1
             self.state, self.exits = before, exits
-        text = f"it depends on {_SPACE.sub(' ', why[:200])[:60]}"
+        quoted = _SPACE.sub(" ", why[:_LONGEST_SOURCE])[:_LONGEST_QUOTE]
         for state in ends:
             self._note_environment(state)
-            before.may_be(state, text)
+            before.may_be(state, f"it depends on {quoted}")
         return "maybe"
 
     def _note_environment(self, state: ShellState) -> None:
-        """Count a PATH or PYTHONPATH that a compound statement may have set as set."""
+        """Note the change to the Python code by the variables at one of the ends of a compound statement."""
         values = ((name, state.variables.get(name)) for name in python.READ_VARIABLES)
         change = python.by_variables({name: value for name, value in values if isinstance(value, tuple)})
         if change is not None:
@@ -338,7 +329,8 @@ class Shell:
         """`case`: each item's statements as an alternative, without the patterns."""
         parts = []
         for item in (child for child in node.children if child.type == "case_item"):
-            closing = next((n for n, child in enumerate(item.children) if child.type == ")"), 0)
+            kinds = [child.type for child in item.children]
+            closing = kinds.index(")") if ")" in kinds else 0
             parts.append(item.children[closing + 1 :])
         return self.opaque_statement(parts, source(node))
 
@@ -353,8 +345,8 @@ class Shell:
         elif node.type == "c_style_for_statement":
             head = (node.text or b"")[: body.start_byte - node.start_byte].decode(errors="replace")
             self.state.forget(_NAME.findall(head), "it is set by a loop")
-        question = node.children_by_field_name("condition") if node.type == "while_statement" else []
-        return self.opaque_statement([[*question, body]], source(node), repeats=True)
+        condition = node.children_by_field_name("condition") if node.type == "while_statement" else []
+        return self.opaque_statement([[*condition, body]], source(node), repeats=True)
 
     def _function_definition(self, node: Node) -> Status:
         """`name() { … }`: the body is followed when the function is called."""
@@ -364,7 +356,7 @@ class Shell:
         return "yes"
 
     def _call(self, name: str, positional: list[Value], prefix: dict[str, Value]) -> Status:
-        """Follow a function's bodies, with positional parameters of its own."""
+        """Follow a function's bodies, each of which may be the present one. `prefix`: `A=b` before its name."""
         self.state.forget(prefix, f"it is set for {name}")
         before, self.state.positional = self.state.positional, positional
         self.calls += 1
@@ -414,21 +406,13 @@ class Shell:
         """The expander of words for the present state."""
         return WordExpander(self.state, self.budget)
 
-    def spend(self, work: int) -> None:
-        """Charge work; raises GiveUp if the script costs too much."""
-        self.budget.spend(work)
-
-    def copy(self) -> ShellState:
-        """A copy of the state; its work is charged."""
-        return self.copy_of(self.state)
-
     def copy_of(self, state: ShellState) -> ShellState:
         """A copy of a state; its work is charged."""
-        self.spend(len(state.variables) // 8)
+        self.budget.spend(len(state.variables) // 8)
         return state.copy()
 
     def argv(self, node: Node) -> list[Value]:
-        """The words of a command."""
+        """The words that a command expands to, without assignments before it."""
         words = self.words
         argv: list[Value] = []
         for position, child in enumerate(node.children):
@@ -446,19 +430,16 @@ class Shell:
         return [(Piece(only.text, only.path, only.unknown, (node.start_byte, node.end_byte)),)]
 
     def _redirected(self, node: Node, alone: bool) -> Status:
-        """Follow a statement with redirections: the files that it writes, and its input."""
+        """Follow a statement with its input, the files that it writes, and the rest of its line (`cat <<EOF | sh`)."""
         body = node.child_by_field_name("body")
         redirects = node.children_by_field_name("redirect")
-        before, self.stdin = self.stdin, redirect.given(self.words, node) or self.stdin
+        before, self.stdin = self.stdin, redirect.heredoc_of(self.words, node) or self.stdin
         files = dict(self.state.files) if body is not None and body.type == "list" else None
         try:
             if body is None:
                 status = self.block(node.children)
             elif body.type == "command":
-                # `vllm serve m 2>&1 --flag`: the grammar reads the words after a redirection as further destinations.
-                files_of = [r for r in redirects if r.type == "file_redirect"]
-                more = [d for r in files_of for d in r.children_by_field_name("destination")[1:]]
-                status = self.command(body, alone, more)
+                status = self.command(body, alone, redirect.words_behind(redirects))
             else:
                 status = self.statement(body, alone)
         finally:
@@ -471,16 +452,13 @@ class Shell:
             self.state.unsettle(files)  # `A && B > FILE`: B may not run
         for redirection in redirects:
             if redirection.type == "heredoc_redirect":
-                following = [
-                    *redirection.children_by_field_name("right"),
-                    *(c for c in redirection.children if c.type == "pipeline"),
-                ]
-                for child in following:
-                    status = self.statement(child)
+                pipelines = [child for child in redirection.children if child.type == "pipeline"]
+                for statement in (*redirection.children_by_field_name("right"), *pipelines):
+                    status = self.statement(statement)
         return status
 
     def command(self, node: Node, alone: bool = False, more: Sequence[Node] = ()) -> Status:
-        """Follow a simple command; `more`: words of it that the grammar assigned to another node."""
+        """Follow a simple command; returns how it ends. `alone`: as in `statement`. `more`: words in other nodes."""
         self._node = node
         argv = self.argv(node)
         argv += [field for word in more for field in self.words.fields(word)]
@@ -488,23 +466,23 @@ class Shell:
         before = kinds[: kinds.index("command_name")] if "command_name" in kinds else []
         if "herestring_redirect" in before or "file_redirect" in before:
             self.doubt = self.doubt or _NOT_UNDERSTOOD  # the grammar joins the next line to `A=b > FILE`
+        assignments = [child for child in node.children if child.type == "variable_assignment"]
+        if not argv:
+            for child in assignments:
+                assign.assignment(self.words, child)
+            return "yes"
         prefix: dict[str, Value] = {}
-        for child in (child for child in node.children if child.type == "variable_assignment" and argv):
+        for child in assignments:
             named, value = child.child_by_field_name("name"), child.child_by_field_name("value")
             if named is not None and not (value is not None and value.type == "array"):
                 prefix[source(named)] = self.words.scalar(value)
-        if not argv:
-            for child in node.children:
-                if child.type == "variable_assignment":
-                    assign.assignment(self.words, child)
-            return "yes"
         if reason_of(argv[0]) is not None:
             self.state.forget(prefix, "it is kept if the command behind it expands to nothing")
         return self.invoke(argv, prefix, alone)
 
     def invoke(self, argv: list[Value], prefix: dict[str, Value], alone: bool = False) -> Status:
-        """Follow one simple command: a function, a builtin, or a program."""
-        self.spend(10)
+        """Follow a function, a builtin or a program; returns how it ends. `prefix`: the variables of `A=b command`."""
+        self.budget.spend(10)
         name = text_of(argv[0])
         if name in self.state.functions:
             return self._call(name, argv[1:], prefix)
@@ -519,10 +497,10 @@ class Shell:
         if name in _ENDLESS and _ENDLESS[name] == " ".join(map(text_of, argv[1:3])):
             raise Exit
         if name == "exec":
-            rest = _after_options(argv[1:])
-            if not rest:
-                return "yes"
-            raise Exit(failed=self._program(rest, prefix, replaces=self.detached == 0))
+            program = _after_options(argv[1:])
+            if not program:
+                return "yes"  # it only redirects
+            raise Exit(failed=self._program(program, prefix, replaces=self.detached == 0))
         if self._program(argv, prefix, replaces=alone and self.detached == 0):
             if self.state.errexit and not (self.detached or self.caught or self.opaque):
                 raise Exit(failed=True)
@@ -534,18 +512,17 @@ class Shell:
         return "likely"
 
     def _program(self, argv: list[Value], prefix: dict[str, Value], *, replaces: bool) -> bool:
-        """Start a program; returns whether it certainly fails."""
+        """Visit a program; returns whether it certainly fails. `replaces`: it replaces the shell."""
         variables = self.state.variables
         exported = {n: v for n in self.state.exports() if isinstance(v := variables.get(n), tuple)}
-        self.environment = {**exported, **prefix}
-        self.exec, self.failed = replaces, False
-        self.followed = False
-        self.visit(argv, self)
-        if not self.followed:
+        self.environment, self.exec = {**exported, **prefix}, replaces
+        visited = self.visit(argv, self)
+        if not visited.follows_writes:
             redirect.overwrite(self.words, argv, self.stdin)
-        return self.failed
+        return visited.fails
 
     def _cd(self, argv: list[Value]) -> Status:
+        """`cd FOLDER`; an unknown folder counts as another one."""
         to = argv[-1] if argv else None
         self.elsewhere = self.elsewhere or python.went_elsewhere(known(to) if to is not None else None)
         return "likely"
@@ -556,13 +533,14 @@ class Shell:
         return "maybe"
 
     def _alias(self, argv: list[Value]) -> Status:
+        """`alias NAME=TEXT`: aliases are not expanded, so all that follows is in doubt."""
         if argv:
-            self.doubt = self.doubt or f"the alias {text_of(argv[-1])[:80]} may replace a command"
+            self.doubt = self.doubt or f"the alias {text_of(argv[-1])[:_LONGEST_ALIAS]} may replace a command"
         return "likely"
 
     def contents(self, path: str) -> Value | None:
         """The text of a file, with its unknown parts; None if the file is unknown."""
-        self.spend(len(self.state.files) // 4)
+        self.budget.spend(len(self.state.files) // 4)
         return contents(self.state.files, path)
 
     def file(self, path: str) -> str | None:
@@ -582,10 +560,7 @@ _STATEMENTS: Mapping[str, Callable[[Shell, Node], Status]] = {
     "comment": lambda shell, node: "yes",
     "if_statement": Shell._if,
     "case_statement": Shell._case,
-    "for_statement": Shell._loop,
-    "select_statement": Shell._loop,
-    "c_style_for_statement": Shell._loop,
-    "while_statement": Shell._loop,
+    **dict.fromkeys(("for_statement", "select_statement", "c_style_for_statement", "while_statement"), Shell._loop),
     "variable_assignment": lambda shell, node: assign.assignment(shell.words, node),
     "variable_assignments": lambda shell, node: shell.block(node.children),
     "declaration_command": lambda shell, node: assign.declaration(shell.words, node, shell.calls > 0),
@@ -604,13 +579,14 @@ _OWN: Mapping[str, Callable[[Shell, list[Value]], Status]] = {
 """Builtins that change more than the state."""
 
 
+Visitor = Callable[[list[Value], Shell], Visited]
+"""Gets each command other than a builtin or a function, and the shell in its state before the command."""
+
+
 def shell(
-    environment: Environment,
-    files: dict[str, str],
-    visit: Callable[[list[Value], Shell], None],
-    work_limit: WorkLimit | None = None,
+    environment: Environment, files: dict[str, str], visit: Visitor, work_limit: WorkLimit | None = None
 ) -> Shell:
-    """A new shell in a container. `work_limit`: the work that all scripts of the object may cost."""
+    """A new shell in a container. `files`: path → text. `work_limit`: of all scripts of the object."""
     values: dict[str, Value | Array] = dict(environment)
     texts: dict[str, Value | None] = {path: literal(text) for path, text in files.items()}
     state = ShellState(
@@ -619,6 +595,24 @@ def shell(
     new_shell = Shell(state, visit)
     new_shell.budget.object_limit = work_limit
     return new_shell
+
+
+class _Link(NamedTuple):
+    """An operator of a list, and the command on its right."""
+
+    operator: str
+    right: Node
+
+
+def _chain(node: Node) -> tuple[Node, list[_Link]]:
+    """The first command of `A && B || C`, and the links after it; the node and no links if it is another statement. In
+    the grammar, the left side of each operator has all that comes before."""
+    links: list[_Link] = []
+    while node.type == "list" and len(named := [child for child in node.children if child.is_named]) == 2:
+        operators = [child.type for child in node.children if child.type in ("&&", "||")]
+        links.append(_Link(operators[0] if operators else "&&", named[1]))
+        node = named[0]
+    return node, links[::-1]
 
 
 def _after_options(argv: list[Value]) -> list[Value]:

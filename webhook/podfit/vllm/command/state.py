@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from podfit.vllm.command.word import Value, known, mystery
 
@@ -45,20 +45,17 @@ class ShellState:
     def copy(self) -> ShellState:
         """A copy that can be changed independently."""
         return replace(
-            self,
-            variables=dict(self.variables),
-            exported=set(self.exported),
-            computed=set(self.computed),
-            files=dict(self.files),
-            functions=dict(self.functions),
-            removed=set(self.removed),
-        )
+            self, variables=dict(self.variables), exported=set(self.exported), computed=set(self.computed),
+            files=dict(self.files), functions=dict(self.functions), removed=set(self.removed),
+        )  # fmt: skip
 
     def assign(self, name: str, value: Value | Array) -> None:
         """Set a variable, or the first element of an array; its value is unknown if the shell may change it."""
         before = self.variables.get(name)
         if isinstance(before, list) and not isinstance(value, list):
-            value = [value, *(before[1:] if before and known(before[0]) is not None else before[:1])]
+            # An unknown element stands for any number of elements, so it stays, and covers those after it.
+            is_known = bool(before) and known(before[0]) is not None
+            value = [value, *(before[1:] if is_known else before[:1])]
         self.variables[name] = value
         if name in self.computed:
             self.forget([name], f"its value is not the one that {name} is assigned")
@@ -90,29 +87,29 @@ class ShellState:
             return self.exported
         return self.exported | {name for name, value in self.variables.items() if value is not before.get(name)}
 
-    def assigned(self, shell_state: ShellState) -> set[str]:
-        """Variables that were assigned or unset since a copy was made, also if their values are the same as before."""
-        names = {**self.variables, **shell_state.variables}
-        return {name for name in names if self.variables.get(name) is not shell_state.variables.get(name)}
+    def assigned(self, other_state: ShellState) -> set[str]:
+        """Variables that were assigned or unset since one state was copied from the other, even to the same value."""
+        names = {**self.variables, **other_state.variables}
+        return {name for name in names if self.variables.get(name) is not other_state.variables.get(name)}
 
-    def may_be(self, shell_state: ShellState, why: str) -> None:
-        """The script may also have reached this place with another state: what differs becomes unknown."""
-        for name in self.assigned(shell_state):
-            value, two = self.variables.get(name), shell_state.variables.get(name)
-            if isinstance(value, list) or isinstance(two, list):
-                self.variables[name] = _common(_elements(value), _elements(two), name, why)
+    def may_be(self, other_state: ShellState, why: str) -> None:
+        """Make unknown what differs from `other_state`, after another way through the script to this place."""
+        for name in self.assigned(other_state):
+            value, other_value = self.variables.get(name), other_state.variables.get(name)
+            if isinstance(value, list) or isinstance(other_value, list):
+                self.variables[name] = _common(_elements(value), _elements(other_value), name, why)
             else:
                 self.forget([name], why)
-        if self.positional is not shell_state.positional:
-            self.positional = _common(self.positional, shell_state.positional, "@", why)
-        self.exported |= shell_state.exported
-        self.unexported = shell_state.unexported if self.unexported is None else self.unexported
-        self.computed |= shell_state.computed
-        self.removed |= shell_state.removed
-        self.errexit = self.errexit and shell_state.errexit
-        self.rest = self.rest or shell_state.rest
-        self.unsettle(shell_state.files)
-        for name, bodies in shell_state.functions.items():
+        if self.positional is not other_state.positional:
+            self.positional = _common(self.positional, other_state.positional, "@", why)
+        self.exported |= other_state.exported
+        self.unexported = other_state.unexported if self.unexported is None else self.unexported
+        self.computed |= other_state.computed
+        self.removed |= other_state.removed
+        self.errexit = self.errexit and other_state.errexit
+        self.rest = self.rest or other_state.rest
+        self.unsettle(other_state.files)
+        for name, bodies in other_state.functions.items():
             have = self.functions.get(name, ())
             self.functions[name] = (*have, *(body for body in bodies if body not in have))
 
@@ -124,13 +121,15 @@ class ShellState:
                     self.files[path] = None
 
     def overwrite(self, target: Value) -> None:
-        """Make a written file unknown, and all files that may be the same one."""
+        """Make the written file at the path `target` unknown, and all files that may be the same one."""
         text = known(target)
         path = posixpath.normpath(text) if text else ""
-        ends = target[-1].text if target and target[-1].unknown is None else ""
-        name = posixpath.basename(path or (ends if "/" in ends else ""))
+        end = target[-1].text if target and target[-1].unknown is None else ""  # "/run.sh" of "$DIR/run.sh"
+        name = posixpath.basename(path or (end if "/" in end else ""))
         for other in self.files.keys() - self.mounted:
-            if (not name or posixpath.basename(other) == name) and not other[:1] == path[:1] == "/":
+            may_have_name = not name or posixpath.basename(other) == name
+            both_absolute = other[:1] == path[:1] == "/"  # then only equal paths are the same file
+            if may_have_name and not both_absolute:
                 self.files[other] = None
         if path:
             self.files[path] = None
@@ -143,17 +142,22 @@ class ShellState:
 
 
 def _elements(value: Value | Array | None) -> Array:
-    return value if isinstance(value, list) else [] if value is None else [value]
+    """The elements of a variable: one for a text, none if it is not set."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
 
 
-def _common(array: Array, two: Array, name: str, why: str) -> Array:
-    """The first elements that two lists have in common, and any number of unknown ones."""
-    same = next((n for n, (a, b) in enumerate(zip(array, two, strict=False)) if a != b), min(len(array), len(two)))
+def _common(array: Array, other_array: Array, name: str, why: str) -> Array:
+    """The first elements of the array `name` that both lists have in common, and an unknown one for any others."""
+    same = 0
+    while array[same : same + 1] == other_array[same : same + 1] != []:
+        same += 1
     return [*array[:same], mystery(f"${name}", why)]
 
 
 def contents(files: Mapping[str, Text], path: str) -> Text | None:
-    """The text of a file; None if it is unknown. A relative path names the only file that ends with it."""
+    """The text of a file of `files` (path → text); None if unknown. A relative path names the only one that ends so."""
     path = posixpath.normpath(path)
     if path in files or path[:1] == "/":
         return files.get(path)
@@ -164,6 +168,15 @@ def contents(files: Mapping[str, Text], path: str) -> Text | None:
 Status = Literal["yes", "no", "likely", "maybe"]
 """How a command ends: "yes" or "no" is certain success or failure, "likely" is an ordinary command's success, "maybe"
 is unknown."""
+
+
+class Visited(NamedTuple):
+    """The report of a visitor about a command of the script."""
+
+    fails: bool = False
+    """It certainly fails, so that the commands after it may matter."""
+    follows_writes: bool = False
+    """It is a script, and its writes to files are in the state already."""
 
 
 class Exit(Exception):  # noqa: N818 - a way out of the walk, not an error

@@ -8,24 +8,17 @@ from collections.abc import Sequence
 from podfit.base.lazy import regex
 from podfit.vllm.command.word import Value, text_of
 
-_TELLING = frozenset(
-    {
-        "gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "enforce-eager",
-        "max-num-seqs", "max-num-batched-tokens", "kv-transfer-config", "enable-prefix-caching",
-        "enable-chunked-prefill", "swap-space", "enable-auto-tool-choice", "disable-log-requests",
-    }
-)  # fmt: skip
+_TELLING = frozenset({
+    "gpu-memory-utilization", "max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "enforce-eager",
+    "max-num-seqs", "max-num-batched-tokens", "kv-transfer-config", "enable-prefix-caching", "enable-chunked-prefill",
+    "swap-space", "enable-auto-tool-choice", "disable-log-requests",
+})  # fmt: skip
 """Flags that vLLM has and hardly any other program."""
 _NO_SERVER = regex(
     r"bench|client|download|router|proxy|simulat|inference-sim|mock|test|eval|convert|quantiz|profil|tune|load_|"
     r"sync|export|echo|sglang|lmdeploy|tgi|triton|mlserver|frontend|planner|gateway|scheduler",
     re.IGNORECASE,
 )
-
-_LONGEST_NAME = 255
-"""Bytes of a file's name, at most (Linux NAME_MAX)."""
-
-
 CACHE_SERVER = regex(r"(.*/)?lmcache_\w*(server|controller)")
 """LMCache's own servers, in its image of vLLM: `lmcache_server HOST PORT`, `lmcache_experimental_server`."""
 _SERVER_FILE = regex(r"(entrypoint|start|serve|run|launch|vllm|inference_api)[\w-]*(\.sh|\.py|\.bash)?$")
@@ -52,5 +45,6 @@ def is_server_file(program: str) -> bool:
 
 
 def _flag_name(word: Value) -> str:
+    """The flag's name with dashes: `--max_model_len=8` → "max-model-len"; empty if the word is not a long flag."""
     text = text_of(word)
     return text.partition("=")[0][2:].replace("_", "-") if text.startswith("--") else ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.vllm.command.word import Value, mystery
@@ -43,11 +42,9 @@ _BLANKS = regex(
 )
 """`<MODEL>` and `{{ .Values.model }}`. `==` and `=~` too: the grammar reads them as operators of a command. And a
 backslash with a blank: after it the grammar sees a comment, or no end of the line."""
-
-
-_TEXTS = frozenset(
-    {"string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment", "regex"}
-)
+_TEXTS = frozenset({
+    "string", "string_content", "raw_string", "ansi_c_string", "heredoc_body", "heredoc_content", "comment", "regex",
+})  # fmt: skip
 """Nodes in which a backslash has another meaning."""
 
 
@@ -145,10 +142,8 @@ def _tree(text: bytes, budget: WorkLimit) -> Node:
 
 def _trial(text: bytes, budget: WorkLimit) -> int:
     """Cost of parsing a text, taken from the budget; raises GiveUp if that is more than the budget has left.
-
-    tree-sitter can be stopped only while it requests its text from a function. The tree of such a parse is not usable:
-    its nodes would request their texts in the same way, and the process would end if the function raises.
-    """
+    The parser can be stopped only while it requests its text from a function. The tree of such a parse is not usable:
+    its nodes would request their texts in the same way, and the process would end if the function raises."""
     before = budget.spent
     held = _HELD.pop() if _HELD else bytearray()
     each, per = _READ
@@ -176,36 +171,21 @@ _ASIDE = regex(rb"(?<=\s)`#[^`\n'\"]{0,200}`(?=\s)")
 
 
 def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
-    """The tree of a script. Placeholders that another program fills in before a shell reads it are replaced.
-
-    Each placeholder becomes a variable of its own in the tree; these are returned with why their values are unknown.
-    """
+    """The tree of a script. Placeholders that another program fills in before a shell reads it are replaced. Each
+    placeholder becomes a variable of its own in the tree; these are returned with why their values are unknown."""
     if len(script) > MAX_SCRIPT_LENGTH:
         raise GiveUp(TOO_LONG)
     if "\0" in script:  # no process can receive it
         raise GiveUp(NUL)
-    text = raw = _ASIDE.sub(lambda hit: b" " * len(hit[0]), script.encode(errors="replace"))
-    if any(len(b"".join(hit[0].split())) > _OPENED for hit in _OPENINGS.finditer(raw)):
+    text = raw = _ASIDE.sub(lambda comment: b" " * len(comment[0]), script.encode(errors="replace"))
+    if any(len(b"".join(signs[0].split())) > _OPENED for signs in _OPENINGS.finditer(raw)):
         raise GiveUp(TOO_DEEP)
     root = _tree(raw, budget)
     blanks: dict[str, Value] = {}
-    for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), 1000))):
-        node = root.descendant_for_byte_range(match.start(), match.start() + 1)
-        kind = node.type if node is not None else ""
-        if match[0].startswith(b"\\"):
-            replacement = match[0] if kind in _TEXTS else b"'%s'" % match[0][1:]
-        elif match[0].startswith(b"="):
-            parent = node.parent if node is not None else None
-            in_command = kind in ("==", "=~") and parent is not None and parent.type in ("command", "ERROR")
-            replacement = b"'" + match[0] + b"'" if in_command else match[0]
-        elif match[0].startswith(b"<"):
-            # `--model <MODEL>` is a placeholder, not two redirections.
-            replacement = b"'" + match[0] + b"'" if kind == "<" else match[0]
-        elif kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
-            replacement = match[0]
-        elif re.match(rb"\{\{-?\s*(if|else|end|with|range|define|/\*)\b", match[0]):
-            replacement = b""
-        else:
+    # From the last one on, so that the positions of the others stay valid.
+    for match in reversed(list(itertools.islice(_BLANKS.finditer(raw), _MOST_BLANKS))):
+        replacement = _replacement(match[0], root.descendant_for_byte_range(match.start(), match.start() + 1))
+        if replacement is None:
             name = f"_template_{match.start()}"
             written = match[0].decode(errors="replace")
             blanks[name] = mystery(written, f"{written} is filled in by a template")
@@ -214,6 +194,27 @@ def parse(script: str, budget: WorkLimit) -> tuple[Node, dict[str, Value]]:
     return (root if text == raw else _tree(text, budget)), blanks
 
 
+def _replacement(blank: bytes, node: Node | None) -> bytes | None:
+    """The text that replaces one of the `_BLANKS`, for the grammar; None for a template action with a value. `node`:
+    the part of the tree at its first byte."""
+    kind = node.type if node is not None else ""
+    if blank.startswith(b"\\"):
+        return blank if kind in _TEXTS else b"'%s'" % blank[1:]
+    if blank.startswith(b"="):
+        parent = node.parent if node is not None else None
+        in_command = kind in ("==", "=~") and parent is not None and parent.type in ("command", "ERROR")
+        return b"'%s'" % blank if in_command else blank
+    if blank.startswith(b"<"):
+        return b"'%s'" % blank if kind == "<" else blank  # a placeholder, and not two redirections
+    if kind in ("raw_string", "heredoc_body", "heredoc_content", "comment"):
+        return blank
+    return b"" if _CONTROLS.match(blank) else None
+
+
+_CONTROLS = regex(rb"\{\{-?\s*(if|else|end|with|range|define|/\*)\b")
+"""A template action that has no value."""
+_MOST_BLANKS = 1000
+"""Blanks of one script that are replaced. A choice: each costs a copy of the text."""
 _MARKS = regex(r"[\\'\"()}#]|\$[({]")
 """Signs that open or close something, or that hide such a sign."""
 
@@ -222,37 +223,42 @@ def unclosed(script: str) -> str | None:
     """The line on which an unclosed quote begins; None if there is none, or if that is uncertain."""
     if len(script) > MAX_SCRIPT_LENGTH or any(mark in script for mark in ("<<", "`", "$'")):
         return None
-    opened: list[tuple[str, int]] = []
+    opened: list[_Opened] = []
     at = 0
     while (match := _MARKS.search(script, at)) is not None:
-        at, mark, inside = match.start(), match[0], opened[-1][0] if opened else ""
-        if inside == "'":
+        at, mark, closing = match.start(), match[0], opened[-1].closing if opened else ""
+        if closing == "'":
             at = script.find("'", at)
             if at < 0:
                 break
             opened.pop()
         elif mark == "\\":
-            at += 1
-        elif mark == '"':
-            opened.pop() if inside == '"' else opened.append(('"', at))
-        elif mark == "'" and inside != '"':
-            opened.append(("'", at))
-        elif mark in ("$(", "${"):
-            opened.append((")" if mark == "$(" else "}", at))
-            at += 1
-        elif mark == inside:
+            at += 1  # and the character that it escapes
+        elif mark == closing:
             opened.pop()
-        elif mark == "(" and inside == ")":
-            opened.append((")", at))
-        elif mark == "#" and inside in ("", ")") and (at == 0 or script[at - 1] in " \t\n;&|("):
-            at = script.find("\n", at)
+        elif mark == '"' or (mark == "'" and closing != '"'):
+            opened.append(_Opened(mark, at))
+        elif mark in ("$(", "${"):
+            opened.append(_Opened(")" if mark == "$(" else "}", at))
+            at += 1
+        elif mark == "(" and closing == ")":
+            opened.append(_Opened(")", at))
+        elif mark == "#" and closing in ("", ")") and (at == 0 or script[at - 1] in " \t\n;&|("):
+            at = script.find("\n", at)  # a comment
             if at < 0:
                 break
         at += 1
-    quotes = [begun for mark, begun in opened if mark in "'\""]
+    quotes = [mark.position for mark in opened if mark.closing in "'\""]
     if not quotes:
         return None
     return script[script.rfind("\n", 0, quotes[0]) + 1 :].partition("\n")[0].strip()
+
+
+class _Opened(NamedTuple):
+    """A quote or a bracket that is open: the sign that closes it, and where it begins."""
+
+    closing: str
+    position: int
 
 
 def source(node: Node) -> str:
@@ -261,8 +267,7 @@ def source(node: Node) -> str:
 
 
 def last_command(root: Node) -> Node | None:
-    """The simple command that a script ends with, also after `&&`; None if it ends with something else (`&`, a pipe,
-    `fi`)."""
+    """The simple command that a script ends with, also after `&&`; None for another end (`&`, a pipe, `fi`)."""
     node: Node | None = root
     while node is not None and node.type in ("program", "list", "redirected_statement"):
         if node.type == "redirected_statement":
@@ -283,11 +288,8 @@ def is_at_end(command: Node) -> bool:
 
 
 def words_cut_off(command: Node) -> list[str]:
-    """The words on the lines after a command that look like its next arguments.
-
-    A comment between two lines of a command, or a blank after a backslash, ends the command. A shell reads the next
-    line as a command of its own.
-    """
+    """The words on the lines after a command that look like its next arguments. A comment between two lines of a
+    command, or a blank after a backslash, ends the command. A shell reads the next line as a command of its own."""
     node = command
     while node.parent is not None and node.parent.type in ("redirected_statement", "list", "pipeline"):
         node = node.parent

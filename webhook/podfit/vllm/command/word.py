@@ -28,8 +28,7 @@ class Piece:
     unknown: str | None = None
     """Why it is unknown, else None."""
     span: tuple[int, int] | None = field(default=None, compare=False)
-    """Its position in the script of that field, quotes included, in bytes; None if the script does not have it
-    literally."""
+    """Its position in the script of that field, quotes included, in bytes; None if it is not literally there."""
 
     def __eq__(self, other: object) -> bool:
         """Equal if text, field and reason are equal; a `Word` is equal to the piece that it was made of."""
@@ -84,7 +83,7 @@ def known(value: Value) -> str | None:
 
 
 def after(value: Value, count: int) -> Value:
-    """A value without its first `count` characters."""
+    """A value without its first `count` characters; the empty text if it has no more."""
     pieces = []
     for piece in value:
         cut = min(count, len(piece.text))
@@ -115,13 +114,9 @@ def joined_list(values: Iterable[Value]) -> Value:
 
 
 def all_known(values: Mapping[str, Value]) -> dict[str, str]:
-    """The texts of the values that are known."""
-    entries = {}
-    for name, value in values.items():
-        text = known(value) if len(value) != 1 else value[0].text if value[0].unknown is None else None
-        if text is not None:
-            entries[name] = text
-    return entries
+    """Name → text of the values that are known; the others are left out."""
+    texts = {name: known(value) for name, value in values.items()}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 UNEXPANDED = "is not expanded outside of a shell"
@@ -132,10 +127,8 @@ UNDEFINED = "is not in this container's env"
 
 @dataclass(frozen=True, slots=True)
 class Word(Piece):
-    """One argument, as vLLM's process receives it: a complete piece with its field.
-
-    `unknown` is for example "command substitution $(cat /model)"; `span` is a position in `Command.script`.
-    """
+    """One argument, as vLLM's process receives it: a complete piece with its field. `unknown` is for example "command
+    substitution $(cat /model)"; `span` is a position in `Command.script`."""
 
     path: FieldPath
     """The field it came from (`…containers[0].args[3]`; the whole script's field for a word of a script)."""
@@ -144,12 +137,15 @@ class Word(Piece):
 
 def words_of(values: Iterable[Value], path: FieldPath) -> tuple[Word, ...]:
     """Values as words; `path` is the field for values without one of their own."""
-    return tuple(
-        [piece if len(value) == 1 and isinstance(piece := value[0], Word) else _word(value, path) for value in values]
-    )
+    words = []
+    for value in values:
+        first = value[0] if len(value) == 1 else None
+        words.append(first if isinstance(first, Word) else _word(value, path))
+    return tuple(words)
 
 
 def _word(value: Value, path: FieldPath) -> Word:
+    """The value as one word: unknown if a part of it is."""
     if len(value) == 1:
         return Word(value[0].text, value[0].path or path, value[0].unknown, value[0].span)
     return Word(text_of(value), origin_of(value) or path, reason_of(value))
@@ -159,9 +155,11 @@ class Slip(NamedTuple):
     """A word before vLLM's arguments that keeps vLLM from starting, although the intention is clear."""
 
     text: str
+    """The wrong word."""
     instead: tuple[str, ...]
     """The intended words."""
     why: str
+    """The problem, for people."""
     path: FieldPath | None = None
     """The field it came from; None: the command as a whole."""
     unsplit: bool = False
@@ -212,8 +210,7 @@ class Command:
     """The program that it starts: "vllm serve", a module ("vllm.entrypoints.openai.api_server", "dynamo.vllm"), or a
     file."""
     own_flags: bool = False
-    """`program` wraps vLLM and has flags of its own (dynamo.vllm), so a flag that vLLM does not know is not an
-    error."""
+    """`program` wraps vLLM and has flags of its own (dynamo.vllm), so an unknown flag is not an error."""
     other: str | None = None
     """The name of another server that takes vLLM's arguments and more of its own ("vLLM-Omni"); None: it is vLLM."""
     guessed: str | None = None
