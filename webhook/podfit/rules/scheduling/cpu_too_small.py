@@ -27,12 +27,14 @@ class CpuTooSmall(Rule):
     mute_for = ("resources",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely below one core a GPU worker and one for the rest, advice below 2 + GPUs."""
+        """Likely below one core for each GPU worker and one for the rest; advice below 2 cores and one for each. None
+        without a limit, for a value that is not a quantity, and for an engine over several Pods."""
         host, given = engine.plan.host, engine.field("resources", "limits", "cpu")
         cores = _cores(given) if given is not None else None
         if host is None or cores is None or engine.requested is None or memory_sizes.elsewhere(engine):
             return
-        least, advised = 1 + max(1, host.ranks), 2 + max(1, host.ranks)
+        workers = max(1, host.ranks)
+        polling, advised = 1 + workers, 2 + workers  # the engine's loop polls, and the API server works next to it
         if cores >= advised:
             return
         yield Finding(
@@ -40,7 +42,7 @@ class CpuTooSmall(Rule):
             message=f"cpu limit {given}: {host.processes} processes, {host.busy} of which poll; "
             f"at least {advised} cores: 2, and one for {f'each of {host.ranks} GPUs' if host.ranks > 1 else 'the GPU'}",
             certainty="likely",
-            advice=cores >= least,
+            advice=cores >= polling,
             suggestions=(f"resources.limits.cpu: {advised}, or no limit and a request of as many",),
         )
 

@@ -71,20 +71,22 @@ class OldDrivers(NamedTuple):
 
 
 def _of_nodes(engine: Engine, cuda: int) -> OldDrivers | None:
-    """The known nodes whose driver is too old for this major version of CUDA. None without such a node."""
+    """The known nodes whose driver is too old for this major version of CUDA; None if there is no such node."""
     placement = engine.placement
-    old = [(major, many) for major, many in (placement.cuda if placement else ()) if major is not None and major < cuda]
-    if placement is None or not old:
+    if placement is None:
         return None
-    many, newest = sum(nodes for _, nodes in old), max(major for major, _ in old)
-    everywhere = many == placement.candidates
-    which = "all nodes" if everywhere else f"{many} of {placement.candidates} nodes"
-    return OldDrivers(f"{which} that may run the Pod", newest, everywhere)
+    old = {major: nodes for major, nodes in placement.cuda if major is not None and major < cuda}
+    if not old:
+        return None
+    count = sum(old.values())
+    everywhere = count == placement.candidates
+    which = "all nodes" if everywhere else f"{count} of {placement.candidates} nodes"
+    return OldDrivers(nodes=f"{which} that may run the Pod", newest=max(old), everywhere=everywhere)
 
 
 def _of_demand(engine: Engine, cuda: int) -> OldDrivers | None:
-    """The nodes that nodeSelector and affinity ask for, if all of them have a driver that is too old. None if a known
-    node may run the Pod, or if they do not limit the driver."""
+    """The nodes that nodeSelector and affinity ask for, if every alternative of them limits the driver to one that is
+    too old. None if a known node may run the Pod, whose driver counts then, or if an alternative does not limit it."""
     if engine.requested is None or (engine.placement is not None and engine.placement.candidates):
         return None
     alternatives = node_demand(engine.workload).alternatives(lambda requirement: requirement.key in driver.LABELS)
@@ -92,11 +94,12 @@ def _of_demand(engine: Engine, cuda: int) -> OldDrivers | None:
     old = [limit for limit in limits if limit is not None and limit < cuda]
     if len(old) < len(limits):
         return None
-    return OldDrivers("the nodes that nodeSelector and affinity ask for", max(old), everywhere=True)
+    return OldDrivers(nodes="the nodes that nodeSelector and affinity ask for", newest=max(old), everywhere=True)
 
 
 def _loads_compatibility(engine: Engine) -> bool:
-    """True if the container's compatibility libraries replace the driver's, or may do so."""
+    """True if the image's compatibility libraries replace the driver's, or may do so: in a release before `OPT_IN` or
+    an unknown one, by the linker's path, or with `COMPATIBILITY`."""
     env = engine.command.env
     if engine.release is None or engine.release < OPT_IN or "compat" in env.get("LD_LIBRARY_PATH", ""):
         return True
@@ -104,7 +107,8 @@ def _loads_compatibility(engine: Engine) -> bool:
 
 
 def _changes(image: str, cuda: int, newest: int) -> Iterator[str]:
-    """Another image, another driver, or the compatibility libraries."""
+    """The changes for an image of `cuda` on drivers that run `newest` at most (major versions): another image, another
+    driver, or the compatibility libraries."""
     older = with_cuda_12(image)
     if older is not None and newest == 12:
         yield f"image: {older}"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from podfit.kube.patch import Edit
 from podfit.kube.path import mapping
@@ -29,7 +29,8 @@ class GpuRequestWithoutLimit(Rule):
     mode = "deny"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for Kubernetes' own kinds; an operator may complete its own."""
+        """Certain for Kubernetes' own kinds; likely for others, which an operator may complete. None if request and
+        limit are equal, or no GPU is requested."""
         limits, requests = _amounts(engine, "limits"), _amounts(engine, "requests")
         if not any("/" in str(name) for name in requests):
             return  # no device is in them
@@ -54,11 +55,12 @@ class GpuRequestWithoutLimit(Rule):
             )
 
 
-def _amounts(engine: Engine, name: str) -> Mapping[str, Any]:
-    """The container's `requests` or `limits`, by `name`."""
-    return mapping(engine.field("resources", name))
+def _amounts(engine: Engine, side: Literal["requests", "limits"]) -> Mapping[str, Any]:
+    """The container's requests or limits: resource → quantity as it is written; empty if there are none."""
+    return mapping(engine.field("resources", side))
 
 
 def _certainty(engine: Engine) -> Certainty:
+    """Certain for a Pod or a workload of Kubernetes' own that has the container as written; else likely."""
     api = str(engine.workload.object.get("apiVersion"))
     return "certain" if api in ("v1", "apps/v1", "batch/v1") and not engine.container.synthetic else "likely"

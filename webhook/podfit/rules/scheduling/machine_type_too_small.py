@@ -28,20 +28,14 @@ class MachineTypeTooSmall(Rule):
     never_denies = "the table of machine types is not the cloud's own"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: the largest of the machine types that every alternative of the selectors leaves."""
-        terms = requirement.node_demand(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
-        types: list[str] = []
-        for term in terms:
-            named = [demand.values for demand in term if demand.key in instances.TYPE and demand.operator == "In"]
-            if not named:
-                return
-            types += named[0]
-        sizes = [instances.size_of(name) for name in types]
-        known = [size for size in sizes if size is not None]
-        if not known or len(known) < len(sizes):
+        """Likely if even the largest of the selected machine types is too small. None if the object selects no types,
+        or the size of one of them is unknown."""
+        types = _selected_types(engine)
+        sizes = [size for name in types if (size := instances.size_of(name)) is not None]
+        if not sizes or len(sizes) < len(types):
             return
-        gpus = max(size.gpus for size in known)
-        memory = max(size.memory for size in known) if all(size.memory for size in known) else 0
+        gpus = max(size.gpus for size in sizes)
+        memory = max(size.memory for size in sizes) if all(size.memory for size in sizes) else 0  # 0: unknown
         what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
         resource, count = engine.requested or ("", None)
         if count is not None and resource.endswith(COUNTED) and count > gpus:
@@ -51,7 +45,7 @@ class MachineTypeTooSmall(Rule):
             yield self._too_small(engine, f"{human(requested)} of memory requested, {what} has {human(memory)}")
 
     def _too_small(self, engine: Engine, message: str) -> Finding:
-        """The finding: `message`, and what follows from it."""
+        """The finding with this message on the container's resources."""
         return Finding(
             path=engine.at("resources"),
             message=message,
@@ -59,3 +53,16 @@ class MachineTypeTooSmall(Rule):
             certainty="likely",
             suggestions=("a larger machine type, or smaller requests",),
         )
+
+
+def _selected_types(engine: Engine) -> list[str]:
+    """The machine types that nodeSelector and required affinity allow. Empty if they, or one of the affinity's
+    alternatives, allow machines of any type."""
+    types: list[str] = []
+    alternatives = requirement.node_demand(engine.workload).alternatives(lambda demand: demand.key in instances.TYPE)
+    for demands in alternatives:
+        allowed = [demand.values for demand in demands if demand.key in instances.TYPE and demand.operator == "In"]
+        if not allowed:
+            return []
+        types += allowed[0]
+    return types

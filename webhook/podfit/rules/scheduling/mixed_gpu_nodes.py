@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
@@ -10,6 +11,7 @@ from podfit.vllm.change import Suggestion
 from podfit.vllm.facts import Fact
 from podfit.vllm.gpu import Accelerator
 from podfit.vllm.memory import plan
+from podfit.vllm.model import Model
 
 
 class MixedGpuNodes(Rule):
@@ -34,46 +36,74 @@ class MixedGpuNodes(Rule):
     needs = ("model",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Plans each kind alone: the same planner as for one."""
+        """Certain if the Pod certainly fails on a present node; likely if only the estimate fails, or its nodes are not
+        known. Possible if one name means several sizes.
+
+        None unless the plan fits one kind of GPU and not another."""
         if engine.model is None or engine.facts.gpu_memory is not None:
             return
         if engine.placement is None and engine.gpu is not None and len(engine.gpu.value.gpus) == 1:
-            return  # nothing is mixed: the plan's own
+            return  # one kind of GPU
         kinds = [(kind, where) for kind, where in _kinds(engine) if not _lacks(engine, kind)]
         if len(kinds) < 2:
             return
-        too_small: list[str] = []
-        fitting: list[Accelerator] = []
-        fails = False
-        for accelerator, where in kinds:
-            release_plan = plan.judge(engine.args, engine.model.value, accelerator, env=engine.command.env)
-            if release_plan.ledger is None:
-                continue
-            if release_plan.verdict == "does-not-fit" or release_plan.ledger.kv_cache.likely <= 0:
-                too_small.append(f"{_name_with_nodes(accelerator, where)}: {release_plan.why}")
-                fails = fails or (release_plan.verdict == "does-not-fit" and not accelerator.shared)
-            elif release_plan.verdict == "fits":
-                fitting.append(accelerator)
+        plans = _planned_kinds(engine, engine.model.value, kinds)
+        too_small = [planned for planned in plans if planned.result in ("fails", "too small")]
+        fitting = sorted(
+            [planned for planned in plans if planned.result == "fits"],
+            key=lambda planned: min(model.memory for model in planned.accelerator.gpus),
+        )
         if not too_small or not fitting:
-            return  # it is as small, or as unsure, everywhere: gpu-memory-exceeded speaks of it
-        fitting.sort(key=lambda accelerator: min(model.memory for model in accelerator.gpus))
-        where_to = dict(kinds)
+            return  # the same result everywhere is that of gpu-memory-exceeded
+        fails = any(planned.result == "fails" for planned in too_small)
         uncertain = _uncertain(engine) if fails else "the estimate is a range"
         unnamed_size = engine.placement is None and gpu_set.is_one_name(gpu for kind, _ in kinds for gpu in kind.gpus)
         yield Finding(
             path=engine.workload.path / "nodeSelector",
-            message=f"it does not fit {_few([text.partition(': ')[0] for text in too_small])}, "
-            f"it fits {_few([_name_with_nodes(kind, where_to[kind]) for kind in fitting])}",
-            details=tuple(too_small[: gpu_set.NAMES_PER_SIDE]),
+            message=f"it does not fit {_few([planned.name for planned in too_small])}, "
+            f"it fits {_few([planned.name for planned in fitting])}",
+            details=tuple(f"{planned.name}: {planned.why}" for planned in too_small[: gpu_set.NAMES_PER_SIDE]),
             certainty="possible" if unnamed_size else "likely" if uncertain else "certain",
             uncertain=uncertain,
             rests_on=("model",),
-            suggestions=tuple(dict.fromkeys(_selectors(engine, fitting))),
+            suggestions=tuple(dict.fromkeys(_selectors(engine, [planned.accelerator for planned in fitting]))),
         )
 
 
+class PlannedKind(NamedTuple):
+    """A kind of GPU that the Pod may get, and the result of its plan."""
+
+    accelerator: Accelerator
+    name: str
+    """The GPUs and their nodes, for people."""
+    result: Literal["fits", "unsure", "too small", "fails"]
+    """fails: it certainly does not fit whole GPUs. too small: by the estimate alone, or on a share of a GPU."""
+    why: str
+    """The plan's reason, for people."""
+
+
+def _planned_kinds(engine: Engine, model: Model, kinds: Sequence[tuple[Accelerator, str]]) -> list[PlannedKind]:
+    """The plan of each kind alone, in their order; without those that can't be planned. `kinds`: those of `_kinds`."""
+    planned_kinds = []
+    for accelerator, where in kinds:
+        planned = plan.judge(engine.args, model, accelerator, env=engine.command.env)
+        if planned.ledger is None:
+            continue
+        result: Literal["fits", "unsure", "too small", "fails"] = "unsure"
+        if planned.verdict == "does-not-fit" and not accelerator.shared:
+            result = "fails"
+        elif planned.verdict == "does-not-fit" or planned.ledger.kv_cache.likely <= 0:
+            result = "too small"
+        elif planned.verdict == "fits":
+            result = "fits"
+        name = f"{accelerator.name} ({where})" if where else accelerator.name
+        planned_kinds.append(PlannedKind(accelerator=accelerator, name=name, result=result, why=planned.why))
+    return planned_kinds
+
+
 def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
-    """(kind of GPU, text that names its nodes) for each kind that the Pod may get, even if other nodes name none."""
+    """(kind of GPU, text that names its nodes) for each kind that the Pod may get, even if other nodes name none. The
+    text is empty if the object or the policy names the GPU."""
     if engine.gpu is not None:
         yield from gpu.on_nodes(engine.gpu, engine.placement, engine.workload)
     elif engine.placement is not None and engine.requested is not None:
@@ -83,16 +113,13 @@ def _kinds(engine: Engine) -> Iterator[tuple[Accelerator, str]]:
 
 
 def _lacks(engine: Engine, kind: Accelerator) -> bool:
-    """True if the container can't run on the kind for another reason, which another rule reports."""
+    """True if the container can't run on any GPU of the kind for another reason than memory, which another rule
+    reports."""
     return all(gpu_set.lack(engine, product) is not None for product in kind.gpus)
 
 
-def _name_with_nodes(accelerator: Accelerator, where: str) -> str:
-    return f"{accelerator.name} ({where})" if where else accelerator.name
-
-
 def _few(names: Sequence[str]) -> str:
-    """At most NAMES_PER_SIDE names, and how many more there are."""
+    """At most NAMES_PER_SIDE of the names, and the number of the others: "an L4 or an A10G or 2 more"."""
     texts, more = names[: gpu_set.NAMES_PER_SIDE], len(names) - gpu_set.NAMES_PER_SIDE
     return " or ".join(texts) + (f" or {more} more" if more > 0 else "")
 
@@ -110,7 +137,8 @@ def _uncertain(engine: Engine) -> str | None:
 
 
 def _selectors(engine: Engine, fitting: Sequence[Accelerator]) -> Iterator[Suggestion]:
-    """The change for each kind on which all containers of the Pod fit."""
+    """A node selector for each of the first NAMES_PER_SIDE kinds on which all vLLM containers of the Pod fit; none for
+    a GPU without a label."""
     for accelerator in fitting[: gpu_set.NAMES_PER_SIDE]:
         for product in accelerator.gpus:
             if product.labels and gpu_set.fits_whole_pod(engine, product):

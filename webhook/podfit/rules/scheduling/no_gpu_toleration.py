@@ -28,25 +28,35 @@ class NoGpuToleration(Rule):
     never_denies = "a node may be added later"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a node may be added later."""
+        """Likely: a node may be added later. None if a node may run the Pod, or none would do even without its taints.
+
+        Of nodes with different taints it names those that most of them have."""
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.repelled:
             return
         if gpu.is_held(engine.workload):
             return
-        taints, many = Counter(tuple(map(_taint_text, item)) for item in placement.repelled).most_common(1)[0]
-        items = next(item for item in placement.repelled if tuple(map(_taint_text, item)) == taints)
-        nodes = f"{len(placement.repelled):,} node{'s' if len(placement.repelled) > 1 else ''}"
-        which = "have" if many == len(placement.repelled) > 1 else "has" if many == 1 else f"({many:,} of them) have"
+        repelled = [tuple(map(_taint_text, taints)) for taints in placement.repelled]  # one tuple for each node
+        commonest, count = Counter(repelled).most_common(1)[0]
+        tolerations = [_toleration(taint) for taint in placement.repelled[repelled.index(commonest)]]
+        path = engine.workload.path / "tolerations"
         yield Finding(
-            path=engine.workload.path / "tolerations",
-            message=f"{nodes} would do, but {which} the taint {taints[0]}, which is not tolerated",
+            path=path,
+            message=f"{_nodes(len(repelled), count)} the taint {commonest[0]}, which is not tolerated",
             certainty="likely",
-            suggestions=(f"tolerations: {[_toleration(taint) for taint in items]}".replace("'", ""),),
+            suggestions=(f"tolerations: {tolerations}".replace("'", ""),),
             fix=()
             if engine.container.synthetic
-            else tuple(Edit(engine.workload.path / "tolerations", _toleration(taint), "append") for taint in items),
+            else tuple(Edit(path, toleration, "append") for toleration in tolerations),
         )
+
+
+def _nodes(total: int, tainted: int) -> str:
+    """The start of the sentence on `total` nodes, of which `tainted` have the taint: "3 nodes would do, but have"."""
+    nodes = f"{total:,} node{'s' if total > 1 else ''} would do, but"
+    if tainted == total > 1:
+        return f"{nodes} have"
+    return f"{nodes} has" if tainted == 1 else f"{nodes} ({tainted:,} of them) have"
 
 
 def _taint_text(taint: object) -> str:
@@ -57,5 +67,6 @@ def _taint_text(taint: object) -> str:
 
 
 def _toleration(taint: object) -> dict[str, str]:
+    """The toleration of a taint's key and effect, whatever its value is."""
     fields = taint if isinstance(taint, dict) else {}
     return {"key": str(fields.get("key")), "operator": "Exists", "effect": str(fields.get("effect"))}

@@ -26,7 +26,8 @@ class NoNodeMatches(Rule):
     partly_denies = "another node may come, unless assume.nodes is closed"
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Only with a fresh view of all nodes."""
+        """Certain if the policy's `assume.nodes` is closed; else likely, for a node may be added later. None unless all
+        nodes are known as they are now."""
         placement = engine.placement
         if placement is None or not placement.fresh or placement.candidates or not placement.node_count:
             return

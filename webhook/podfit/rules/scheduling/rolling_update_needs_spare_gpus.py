@@ -30,15 +30,16 @@ class RollingUpdateNeedsSpareGpus(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible: the manifest does not show whether the cluster has spare GPUs."""
+        """Possible: the manifest does not show whether the cluster has spare GPUs. None if the update may stop a
+        replica before it starts a new one."""
         if engine.workload.kind != "Deployment" or engine.container.init or engine.requested is None:
             return
         strategy = mapping(mapping(engine.workload.object.get("spec")).get("strategy"))
         if strategy.get("type") not in (None, "RollingUpdate"):
             return
-        rolling, replicas = mapping(strategy.get("rollingUpdate")), engine.workload.replicas
-        replicas = 1 if replicas is None else replicas
-        if replicas == 0 or _pod_count(rolling.get("maxUnavailable", "25%"), replicas) > 0:
+        replicas = 1 if engine.workload.replicas is None else engine.workload.replicas
+        max_unavailable = mapping(strategy.get("rollingUpdate")).get("maxUnavailable", DEFAULT_MAX_UNAVAILABLE)
+        if replicas == 0 or _pod_count(max_unavailable, replicas) > 0:
             return
         resource, count = engine.requested
         yield Finding(
@@ -50,9 +51,13 @@ class RollingUpdateNeedsSpareGpus(Rule):
         )
 
 
+DEFAULT_MAX_UNAVAILABLE = "25%"
+"""Kubernetes' default of a Deployment's maxUnavailable (API reference, RollingUpdateDeployment)."""
+
+
 def _pod_count(value: object, replicas: int) -> int:
-    """maxUnavailable in Pods; a percentage is rounded down (kubernetes pkg/controller/deployment/util,
-    ResolveFenceposts)."""
+    """maxUnavailable in Pods: a number, or a percentage of the replicas, rounded down (kubernetes
+    pkg/controller/deployment/util, ResolveFenceposts). 1, which reports nothing, for a value of another type."""
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
         return math.floor(int(value[:-1]) * replicas / 100)
     return value if isinstance(value, int) else 1

@@ -12,7 +12,8 @@ from podfit.vllm.volumes import mount_of_path
 
 CLOSED = "nothing but the manifest brings files: no webhook adds volumes or sidecars, and vLLM's image is not rebuilt"
 """The meaning of `closed: true` in a policy."""
-BY_OTHERS = "a webhook may add a volume, and a mirror of vLLM's image may hold the files"
+UNCERTAIN = "a webhook may add a volume, and a mirror of vLLM's image may hold the files"
+"""Why a finding on an absent file is not certain, unless the policy says `closed: true`."""
 _PLAIN = frozenset({
     "", "apps", "batch", "extensions", "apps.openshift.io", "argoproj.io", "leaderworkerset.x-k8s.io", "ray.io",
     "jobset.x-k8s.io", "batch.volcano.sh", "apps.kruise.io",
@@ -22,24 +23,33 @@ _FETCHES = regex(
     r"\b(hf|huggingface-cli|snapshot_download|aws|s5cmd|gsutil|gcloud|azcopy|rclone|wget|curl|aria2c|git|modelscope|oras|"
     r"rsync|scp|unzip|tar|cp|mv|ln|mount|tee|python3?\s+-c|mc|download\w*)\b|>\s*/"
 )
-"""Commands of a script that bring files, or write them."""
+"""Commands of a script that bring files, and redirections that write to an absolute path."""
 
 
 def may_be_there(engine: Engine, path: str) -> bool:
     """True if a file or folder may be at the absolute `path`.
 
-    A volume may be mounted at, above or below it, the script or a hook may make it, an operator may mount it, or the
-    image is not vLLM's own."""
-    image, group = engine.field("image"), str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
-    if not isinstance(image, str) or not is_official(image) or is_changed(engine) or group not in _PLAIN:
+    An image that is not vLLM's own may have it. An operator, the script or a hook may bring it. Or a volume is mounted
+    at, above or below the path."""
+    image = engine.field("image")
+    if not isinstance(image, str) or not is_official(image) or is_changed(engine):
         return True
-    if engine.workload.model_uri or engine.container.synthetic or engine.field("lifecycle", "postStart"):
+    if _may_be_brought_by_operator(engine):
         return True
-    if engine.command.entry == "worker" or engine.command.changes or engine.command.unread:
+    if engine.field("lifecycle", "postStart") or engine.command.changes or engine.command.unread:
         return True
     if engine.command.shell and _FETCHES.search(engine.raw_command):
         return True
     path = posixpath.normpath(path)
-    return mount_of_path(engine.mounts, path) is not None or any(
-        mount.path.startswith(f"{path}/") for mount in engine.mounts
-    )
+    is_below = any(mount.path.startswith(f"{path}/") for mount in engine.mounts)
+    return is_below or mount_of_path(engine.mounts, path) is not None
+
+
+def _may_be_brought_by_operator(engine: Engine) -> bool:
+    """True if a controller may add volumes or the model to the Pod.
+
+    It is of a group that is not in `_PLAIN`, it makes the container, or it starts a worker for a leader."""
+    group = str(engine.workload.object.get("apiVersion") or "").rpartition("/")[0]
+    if group not in _PLAIN or engine.workload.model_uri:
+        return True
+    return engine.container.synthetic or engine.command.entry == "worker"

@@ -27,25 +27,24 @@ class CacheReadOnly(Rule):
     mute_for = ("volumes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if no volume covers the directory of vLLM's own image; a volume may hold the files already."""
+        """Certain if no volume is mounted at the default directory in vLLM's own image; likely at another directory.
+
+        Possible for a read-only volume, which may hold the files already. None for a model that is not downloaded."""
         cache = engine.once(_cache.find)
         if cache is None or not cache.downloads or engine.container.init:
             return
-        offline = (
-            "HF_HUB_OFFLINE=1 where the files are there already",
-            "the path of the files as the model",
-        )
+        by_path = "the path of the files as the model"
         if cache.volume is not None and cache.volume.read_only:
             yield Finding(
                 path=_cache.mounted_at(engine, cache.volume),
                 message=f"the model goes to {cache.directory}, where volume {cache.volume.mount.name!r} is read-only",
                 certainty="possible",
-                suggestions=("a mount without readOnly", *offline),
+                suggestions=("a mount without readOnly", "HF_HUB_OFFLINE=1 where the files are there already", by_path),
             )
         elif cache.volume is None and engine.field("securityContext", "readOnlyRootFilesystem") is True:
             yield Finding(
                 path=engine.at("securityContext", "readOnlyRootFilesystem"),
                 message=f"the model goes to {cache.directory} on a read-only root file system",
-                certainty="certain" if cache.said_by == "the default" and _cache.is_sure(engine) else "likely",
-                suggestions=(f"a volume mounted at {cache.directory.removesuffix('/hub')}", offline[1]),
+                certainty="certain" if cache.said_by == _cache.DEFAULT and _cache.is_sure(engine) else "likely",
+                suggestions=(f"a volume mounted at {cache.directory.removesuffix('/hub')}", by_path),
             )

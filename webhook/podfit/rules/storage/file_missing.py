@@ -13,7 +13,9 @@ FILE_FLAGS = ("chat_template", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "t
 """Arguments that name a file or a folder."""
 PLUGINS = ("tool_parser_plugin", "reasoning_parser_plugin")
 """vLLM logs that it can't load one of these, and ends only if a parser of it is selected (`import_tool_parser`)."""
-STARTS = "vLLM starts without the plugin if no parser of it is selected"
+STARTS_WITHOUT_PLUGIN = "vLLM starts without the plugin if no parser of it is selected"
+TEMPLATE_SIGNS = frozenset("{}\n$<>*")
+"""Signs of a text that is an inline template, a placeholder or a pattern, and not the path of one file."""
 SHIPPED_DIRECTORIES = ("/vllm-workspace/", "/app/", "/workspace/", "/usr/", "/opt/", "/etc/ssl/", "/etc/pki/", "/lib/",
                        "/bin/", "/proc/", "/sys/", "/dev/", "/var/run/secrets/", "/run/secrets/", "/vault/",
                        "/var/lib/")  # fmt: skip
@@ -44,11 +46,13 @@ class FileMissing(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain if the policy says that nothing else brings files."""
-        for dest, path in _named(engine):
+        """Likely; certain if the policy says that nothing else brings files (`closed`), except for a plugin."""
+        for dest, path in _files(engine):
             if not path.startswith("/") or path.startswith(SHIPPED_DIRECTORIES) or not engine.args.is_sure(dest):
                 continue
-            if path in engine.command.config or set("{}\n$<>*").intersection(path):
+            if path in engine.command.config:
+                continue  # podfit has read the --config file
+            if not TEMPLATE_SIGNS.isdisjoint(path):
                 continue
             if not brought_files.may_be_there(engine, path):
                 yield Finding(
@@ -56,13 +60,13 @@ class FileMissing(Rule):
                     message=f"--{dest.replace('_', '-')} {path}: no volume is mounted at its place, and vLLM's image "
                     "has no such file",
                     certainty="certain" if self.closed and dest not in PLUGINS else "likely",
-                    uncertain=STARTS if dest in PLUGINS else brought_files.BY_OTHERS,
+                    uncertain=STARTS_WITHOUT_PLUGIN if dest in PLUGINS else brought_files.UNCERTAIN,
                     suggestions=("a ConfigMap, a Secret or another volume with the file, mounted there",),
                 )
 
 
-def _named(engine: Engine) -> Iterator[tuple[str, str]]:
-    """(dest of the argument, path) for each argument that names a file."""
+def _files(engine: Engine) -> Iterator[tuple[str, str]]:
+    """(dest of the argument, its value) for each argument that names a file or a folder."""
     given, written = engine.args.given, engine.args.written
     for dest in FILE_FLAGS:
         if isinstance(path := given.get(dest), str):

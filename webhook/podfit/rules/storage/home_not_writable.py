@@ -15,7 +15,7 @@ UIDS_WITH_HOME = frozenset({0, 2000})
 """Users that have a home in vLLM's image: root and, in newer ones, vllm (docker/Dockerfile)."""
 USER_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """Variables that Python's getpass.getuser reads before it looks for the user id in /etc/passwd."""
-NEEDS_USER_NAME = Release(0, 20), Release(0, 27)
+NEEDS_NAME_SINCE, NEEDS_NO_NAME_SINCE = Release(0, 20), Release(0, 27)
 """From the first of these releases until before the second, the wheel requires torch 2.11 or 2.12. It looks for the
 user's name at import, in every process (torch _inductor/runtime/cache_dir_utils.py; vllm#44548, #46734)."""
 HOME = "/home/vllm"
@@ -24,7 +24,7 @@ CACHES = (
     ("/.cache", ("XDG_CACHE_HOME",)),
     ("/.triton", ("TRITON_HOME", "TRITON_CACHE_DIR")),
 )
-"""Folders that vLLM makes in the home, and the variables that move them. The hub's files are below /.cache, as vLLM's
+"""(folder that vLLM makes in the home, variables that move it). The hub's files are below /.cache, as vLLM's
 own cache is; HF_HOME and VLLM_CACHE_ROOT together move both. vLLM goes on without /.config."""
 
 
@@ -50,23 +50,24 @@ class HomeNotWritable(Rule):
     mute_for = ("home",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: the image may be a mirror with another /etc/passwd."""
+        """Likely: the image may be a mirror with another /etc/passwd. One finding on the home, one on the user's name.
+
+        None for a user with a home in vLLM's image, and if `envFrom` or a script may set HOME and USER."""
         image, at = engine.field("image"), _user_at(engine)
         if at is None or not isinstance(image, str) or not is_official(image) or "rocm" in image:
             return
         if engine.field("envFrom") or engine.command.shell:
             return
-        user = at.get(engine.workload.object)
+        user = at.get(engine.workload.object)  # None: the policy says that the cluster chooses one
         who = f"user {user}" if user is not None else "a user id of the namespace"
-        if missing := _missing(engine):
-            folders = " and ".join(missing)
+        if denied := _denied_folders(engine):
             yield Finding(
                 path=at,
-                message=f"{who} has no home in vLLM's image: caches go to {folders}, which it can't make",
-                details=(f"PermissionError: [Errno 13] Permission denied: '{missing[0]}'",),
+                message=f"{who} has no home in vLLM's image: caches go to {' and '.join(denied)}, which it can't make",
+                details=(f"PermissionError: [Errno 13] Permission denied: '{denied[0]}'",),
                 certainty="likely",
                 suggestions=("env HOME: a mounted folder that the user may write",),
-                fix=_fix(engine, missing),
+                fix=_fix(engine, denied),
             )
         if _needs_user_name(engine) and not _has_any_of(engine, USER_NAMES):
             yield Finding(
@@ -94,7 +95,7 @@ def _user_at(engine: Engine) -> FieldPath | None:
 
 def _needs_user_name(engine: Engine) -> bool:
     """True if the release's torch looks for the user's name while it is imported; False if the release is unknown."""
-    return engine.release is not None and NEEDS_USER_NAME[0] <= engine.release < NEEDS_USER_NAME[1]
+    return engine.release is not None and NEEDS_NAME_SINCE <= engine.release < NEEDS_NO_NAME_SINCE
 
 
 def _has_any_of(engine: Engine, names: tuple[str, ...]) -> bool:
@@ -102,46 +103,56 @@ def _has_any_of(engine: Engine, names: tuple[str, ...]) -> bool:
     return not engine.declared.isdisjoint(names) or not engine.command.env.keys().isdisjoint(names)
 
 
-def _missing(engine: Engine) -> list[str]:
-    """The folders below `/` that vLLM makes and can't."""
+def _denied_folders(engine: Engine) -> list[str]:
+    """The folders of `CACHES` below `/` that vLLM would make there, and may not. None if HOME is set, or a volume is
+    mounted at `/`."""
     if _has_any_of(engine, ("HOME",)) or any(mount.path == "/" for mount in engine.mounts):
         return []
     paths = {mount.path for mount in engine.mounts}
     folders = [folder for folder, names in CACHES if folder not in paths and not _has_any_of(engine, names)]
-    hub = _has_any_of(engine, ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")) or "/.cache/huggingface" in paths
-    if hub and (_has_any_of(engine, ("VLLM_CACHE_ROOT",)) or "/.cache/vllm" in paths):
-        folders = [folder for folder in folders if folder != "/.cache"]
+    moves_hub = _has_any_of(engine, ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"))
+    has_hub = moves_hub or "/.cache/huggingface" in paths
+    has_vllm = _has_any_of(engine, ("VLLM_CACHE_ROOT",)) or "/.cache/vllm" in paths
+    if has_hub and has_vllm:
+        folders = [folder for folder in folders if folder != "/.cache"]  # nothing is left to put there
     return folders
 
 
-def _fix(engine: Engine, missing: list[str]) -> tuple[Edit, ...]:
-    """Volumes at the missing folders if the author mounts a cache below `/`, else a home on a volume.
-
-    With a home of its own, HF_HOME stays where the volume for the model is. Below /root the user can read nothing."""
+def _fix(engine: Engine, denied: list[str]) -> tuple[Edit, ...]:
+    """Edits that add volumes at the folders of `denied` if the author mounts a cache below `/`; else a home on a
+    volume. None for a container that an operator makes, and as for `_home`."""
     if engine.container.synthetic:
         return ()
     if any(mount.path.startswith("/.") for mount in engine.mounts):
         below = any(mount.path.startswith("/.cache/") for mount in engine.mounts)
-        folders = ["/.cache/vllm" if folder == "/.cache" and below else folder for folder in missing]
+        folders = ["/.cache/vllm" if folder == "/.cache" and below else folder for folder in denied]
         return tuple(edit for folder in folders for edit in _add_volume(engine, folder))
-    edits = [*_add_volume(engine, HOME), *_add_variable(engine, "HOME", HOME)]
+    return _home(engine)
+
+
+def _home(engine: Engine) -> tuple[Edit, ...]:
+    """Edits that mount a volume at `HOME` and set the variable. If the author mounts a volume for the model, HF_HOME
+    keeps the model there. None for a volume below /root, where the user can read nothing, and for several volumes."""
     caches = [
         volume for volume in _cache.volumes(engine) if volume.kind in _cache.PERSISTENT and looks_like_a_cache(volume)
     ]
     if any(volume.mount.path.startswith("/root") for volume in caches) or len(caches) > 1:
         return ()
+    edits = [*_add_volume(engine, HOME), *_add_variable(engine, "HOME", HOME)]
     if caches and not caches[0].read_only and not _has_any_of(engine, ("HF_HOME", "HF_HUB_CACHE")):
         edits += _add_variable(engine, "HF_HOME", caches[0].mount.path)
     return tuple(edits)
 
 
+MAX_NAME_CHARACTERS = 63
+"""The longest name of a volume: a DNS label."""
 NAMES = {HOME: "home", "/.cache": "cache", "/.cache/vllm": "cache", "/.triton": "triton"}
 """Folder → how the name of its volume begins."""
 
 
 def _add_volume(engine: Engine, folder: str) -> list[Edit]:
-    """An emptyDir at the folder."""
-    name = f"{NAMES[folder]}-{engine.container.name}"[:63].strip("-")
+    """Edits that mount a new emptyDir at the folder, a key of `NAMES`."""
+    name = f"{NAMES[folder]}-{engine.container.name}"[:MAX_NAME_CHARACTERS].strip("-")
     volume: dict[str, Any] = {"name": name, "emptyDir": {}}
     mount = {"name": name, "mountPath": folder}
     return [

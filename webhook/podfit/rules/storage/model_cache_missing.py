@@ -15,6 +15,11 @@ RUNS_ONCE = ("Job", "CronJob", "Workflow", "WorkflowTemplate", "ClusterWorkflowT
 (argo-workflows workflow/controller/workflowpod.go)."""
 
 
+REVISIONS = 2
+"""Copies of the model for which a suggested claim has room: while a new revision is downloaded, the old one is
+there."""
+
+
 @dataclass(frozen=True)
 class ModelCacheMissing(Rule):
     """The model is downloaded again at each restart of the container.
@@ -35,7 +40,8 @@ class ModelCacheMissing(Rule):
     min_gib: float = parameter(4.0, "checkpoints smaller than this many GiB are not worth a volume", ge=0)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: a custom image may hold the files."""
+        """Likely: a custom image may hold the files. None for a model of less than `min_gib`, for a container that is
+        not restarted, and if a volume may be the cache."""
         if not engine.served or engine.container.init or engine.workload.kind in RUNS_ONCE:
             return
         if engine.pod("restartPolicy") == "Never":
@@ -44,12 +50,14 @@ class ModelCacheMissing(Rule):
         if cache is None or cache.volume is not None or not cache.downloads or _cache.candidates(engine, cache):
             return
         image = engine.field("image")
-        if (size is not None and size < self.min_gib * GI) or not isinstance(image, str) or not is_official(image):
+        if not isinstance(image, str) or not is_official(image):
+            return
+        if size is not None and size < self.min_gib * GI:
             return
         if engine.weights_doubtful:
-            size = None  # its size is unknown
+            size = None  # not certain enough to name it
         what = f"{human(size)} are" if size is not None else "the model is"
-        claim = f" of {quantity(round_up_gi(size * 2))}" if size is not None else ""
+        claim = f" of {quantity(round_up_gi(REVISIONS * size))}" if size is not None else ""
         mount = cache.directory.removesuffix("/hub") if cache.said_by != "--download-dir" else cache.directory
         yield Finding(
             path=engine.at("volumeMounts"),
@@ -61,7 +69,8 @@ class ModelCacheMissing(Rule):
 
 
 def _compiled(engine: Engine) -> tuple[str, ...]:
-    """The suggestion of a volume for vLLM's own cache of compiled code, with the time saved; none if unknown."""
+    """A detail: a volume for vLLM's own cache of compiled code, with the time that it saves. Empty if it saves little
+    (`compilation_saved`)."""
     seconds = compile_cache.compilation_saved(engine)
     if seconds is None:
         return ()

@@ -33,11 +33,12 @@ class ModelCacheWrongPath(Rule):
         meant = _cache.candidates(engine, cache)
         if not meant:
             return
-        volume, place = meant[0], meant[0].mount.path
-        whence = "by default" if cache.said_by == "the default" else f"by {cache.said_by}"
+        volume = meant[0]
+        cause = "by default" if cache.said_by == _cache.DEFAULT else f"by {cache.said_by}"
         yield Finding(
             path=_cache.mounted_at(engine, volume),
-            message=f"volume {volume.mount.name!r} is at {place}, but the model goes to {cache.directory} {whence}",
+            message=f"volume {volume.mount.name!r} is at {volume.mount.path}, "
+            f"but the model goes to {cache.directory} {cause}",
             certainty="likely",
             suggestions=_suggestions(cache, volume),
             fix=_fix(engine, cache, volume) if len(meant) == 1 else (),
@@ -46,15 +47,16 @@ class ModelCacheWrongPath(Rule):
 
 def _suggestions(cache: _cache.Cache, volume: _cache.Volume) -> tuple[Suggestion, ...]:
     """Two alternatives: move the cache to the volume, or mount the volume at the cache."""
-    home = cache.directory.removesuffix("/hub")
     if cache.said_by == "--download-dir":
         return (change.quoted_flag("--download-dir", volume.mount.path), f"mountPath: {cache.directory}")
-    return (f"env HF_HOME: {volume.mount.path}", f"mountPath: {home}")
+    hf_home = cache.directory.removesuffix("/hub")  # the hub's files are in $HF_HOME/hub
+    return (f"env HF_HOME: {volume.mount.path}", f"mountPath: {hf_home}")
 
 
 def _fix(engine: Engine, cache: _cache.Cache, volume: _cache.Volume) -> tuple[Edit, ...]:
-    """HF_HOME on the volume, where nothing else decides and it can be written to."""
-    if engine.container.synthetic or volume.read_only or cache.said_by not in ("the default", "HF_HOME"):
+    """The edit that sets HF_HOME to the volume. None for a read-only volume, if another argument, variable or script
+    sets the directory, and for a container that an operator makes."""
+    if engine.container.synthetic or volume.read_only or cache.said_by not in (_cache.DEFAULT, "HF_HOME"):
         return ()
     env = engine.field("env")
     for index, item in enumerate(env if isinstance(env, list) else ()):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podfit.rules.engine import Engine
-from podfit.rules.rule import Finding, Rule, parameter
+from podfit.rules.rule import Finding, Rule, lines, parameter
 from podfit.rules.storage import brought_files
 
 
@@ -31,20 +31,21 @@ class ModelPathMissing(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain if the policy says that nothing else brings files."""
+        """Likely; certain if the policy says that nothing else brings files (`closed`). None for a model that is not a
+        path, and if a file may be there."""
         model = engine.args.model
         if model is None or not model.startswith("/") or not engine.args.is_sure("model"):
             return
         if engine.args.given.get("load_format") == "dummy" and engine.args.given.get("hf_config_path"):
-            return
+            return  # vLLM reads no files of the model
         if brought_files.may_be_there(engine, model):
             return
-        known = engine.model.value.id if engine.model and "/" in engine.model.value.id else None
+        hub_id = engine.model.value.id if engine.model and "/" in engine.model.value.id else None
         yield Finding(
             path=engine.argument("model"),
             message=f"no volume is mounted at or above {model}, and vLLM's image holds no models",
             details=("vLLM takes a path that does not exist for a repository id: HFValidationError, or OSError",),
             certainty="certain" if self.closed else "likely",
-            uncertain=brought_files.BY_OTHERS,
-            suggestions=("a volume with the model, mounted there", *([known] if known else [])),
+            uncertain=brought_files.UNCERTAIN,
+            suggestions=lines("a volume with the model, mounted there", hub_id),
         )

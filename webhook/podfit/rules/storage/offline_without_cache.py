@@ -8,7 +8,7 @@ from podfit.kube.path import mappings
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, parameter
 from podfit.rules.storage import _cache, brought_files
-from podfit.vllm.volumes import OFFLINE, download_directory, is_hub_id, is_offline, modelscope, mount_of_path
+from podfit.vllm.volumes import OFFLINE, Mount, download_directory, is_hub_id, is_offline, modelscope, mount_of_path
 
 
 @dataclass(frozen=True)
@@ -32,33 +32,45 @@ class OfflineWithoutCache(Rule):
     closed: bool = parameter(False, brought_files.CLOSED)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely; certain if the policy says that nothing else brings files."""
+        """Likely; certain if the policy says that nothing else brings files (`closed`). None with a volume that may
+        hold the model: any but an emptyDir, or an emptyDir that an init container, a script, a hook or a sidecar may
+        fill."""
         env, model = engine.command.env, engine.args.model
         if not is_offline(env) or modelscope(env) or not is_hub_id(model) or not engine.args.is_sure("model"):
             return
         if not _cache.is_sure(engine) or "download_dir" in engine.args.unresolved:
             return
         directory = posixpath.normpath(download_directory(engine.args, env))
-        mount = mount_of_path(engine.mounts, directory)
-        empty = mount is not None and mount.empty_dir is not None and not engine.workload.init
-        if not directory.startswith("/") or (brought_files.may_be_there(engine, directory) and not empty):
+        if not directory.startswith("/"):
             return
-        if empty and (engine.command.shell or engine.field("lifecycle", "postStart") or _shared(engine, mount)):
+        mount = mount_of_path(engine.mounts, directory)
+        starts_empty = mount is not None and mount.empty_dir is not None and not engine.workload.init
+        if starts_empty and _may_be_filled(engine, mount):
+            return
+        if not starts_empty and brought_files.may_be_there(engine, directory):
             return
         variable = next(name for name in OFFLINE if env.get(name))
         yield Finding(
             path=engine.argument("model"),
             message=f"{variable}={env[variable]}, and "
-            + (f"the emptyDir at {directory} is empty" if empty else f"no volume at {directory} could hold {model}"),
+            + (
+                f"the emptyDir at {directory} is empty"
+                if starts_empty
+                else f"no volume at {directory} could hold {model}"
+            ),
             details=("LocalEntryNotFoundError: outgoing traffic has been disabled",),
             certainty="certain" if self.closed else "likely",
-            uncertain=brought_files.BY_OTHERS,
+            uncertain=brought_files.UNCERTAIN,
             suggestions=(f"no {variable}", f"a volume with the model, mounted at {directory}"),
         )
 
 
-def _shared(engine: Engine, mount: object) -> bool:
-    """True if another container of the Pod mounts the volume, and may fill it."""
-    name = getattr(mount, "name", None)
-    others = (other for other in engine.workload.containers if other.path != engine.container.path)
-    return any(item.get("name") == name for other in others for item in mappings(other.spec.get("volumeMounts")))
+def _may_be_filled(engine: Engine, mount: Mount | None) -> bool:
+    """True if the container's script or hook, or another container of the Pod, may write to the volume before vLLM
+    reads it. False without a volume."""
+    if mount is None:
+        return False
+    if engine.command.shell or engine.field("lifecycle", "postStart"):
+        return True
+    others = [other for other in engine.workload.containers if other.path != engine.container.path]
+    return any(item.get("name") == mount.name for other in others for item in mappings(other.spec.get("volumeMounts")))

@@ -9,6 +9,7 @@ from podfit.rules.rule import Finding, Rule
 from podfit.rules.storage import _cache
 
 _ONE_NODE = {"ReadWriteOnce", "ReadWriteOncePod"}
+"""Access modes of volumes that one node, or one Pod, can attach."""
 
 
 class ReadWriteOnceWithReplicas(Rule):
@@ -31,7 +32,8 @@ class ReadWriteOnceWithReplicas(Rule):
     where = frozenset({"check", "scan"})
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Likely: Pods that share a node may share its volume."""
+        """Likely: Pods that share a node may share its volume. None for a single Pod, and for a claim whose access
+        modes are unknown or allow several nodes."""
         pods = _pods(engine)
         if pods is None or pods < 2 or engine.container.init:
             return
@@ -40,11 +42,11 @@ class ReadWriteOnceWithReplicas(Rule):
             modes = set(map(str, value)) if isinstance(value, list) else set()
             if volume.kind != "claim" or not modes or not modes <= _ONE_NODE:
                 continue
-            alone = modes == {"ReadWriteOncePod"}
+            one_pod = modes == {"ReadWriteOncePod"}
             yield Finding(
                 path=volume.mount.at,
                 message=f"{pods} Pods mount {volume.label}, which is {sorted(modes)[0]}: "
-                + ("one Pod can have it" if alone else "one node can attach it"),
+                + ("one Pod can have it" if one_pod else "one node can attach it"),
                 certainty="likely",
                 suggestions=(
                     "accessModes: [ReadWriteMany], on a storage class that has it",
@@ -54,12 +56,12 @@ class ReadWriteOnceWithReplicas(Rule):
 
 
 def _pods(engine: Engine) -> int | None:
-    """The most Pods that run at once: an autoscaler's maximum, or the replicas, times the Pods of one replica. None if
-    the last is unknown."""
-    most = [
-        high for autoscaler in engine.facts.companions.autoscalers(engine.workload) if (high := replicas(autoscaler)[1])
-    ]
-    # None if the kind does not say, or says nothing: one.
-    copies = max([engine.workload.replicas or 1, *most])
-    each = engine.workload.pods_per_replica
-    return None if each is None else copies * each
+    """The most Pods that run at once: the replicas, or an autoscaler's maximum if that is larger, times the Pods of one
+    replica. None if the last is unknown."""
+    per_replica = engine.workload.pods_per_replica
+    if per_replica is None:
+        return None
+    bounds = [replicas(autoscaler) for autoscaler in engine.facts.companions.autoscalers(engine.workload)]
+    maximums = [high for _, high in bounds if high]
+    copies = max([engine.workload.replicas or 1, *maximums])  # 1 is the default of a kind that has replicas
+    return copies * per_replica

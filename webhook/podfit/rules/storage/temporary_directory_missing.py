@@ -9,7 +9,9 @@ from podfit.vllm.release import is_official
 from podfit.vllm.volumes import mount_of_path
 
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
+"""Variables that name a temporary directory to Python (tempfile `_candidate_tempdir_list`)."""
 _ALWAYS = ("/tmp", "/var/tmp", "/usr/tmp")
+"""Directories that Python tries after those of the variables."""
 _IMAGE_DIRECTORIES = ("/vllm-workspace", "/workspace", "/app")
 """Working directories of vLLM's images, release by release."""
 
@@ -33,15 +35,11 @@ class TemporaryDirectoryMissing(Rule):
     mute_for = ("volumes",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain in vLLM's own image without a script; what a Secret or a ConfigMap of variables may say is not."""
+        """Certain in vLLM's own image without a script; likely if a script, or a variable whose value is not in the
+        manifest, may name another directory. None if one of the directories is writable."""
         if engine.field("securityContext", "readOnlyRootFilesystem") is not True or engine.container.init:
             return
-        env = engine.command.env
-        working = engine.field("workingDir")
-        here = (str(working),) if working else _IMAGE_DIRECTORIES
-        places = [*(env[name] for name in _VARIABLES if env.get(name)), *_ALWAYS, *here]
-        writable = [volume.mount for volume in _cache.volumes(engine) if not volume.read_only]
-        if any(place.startswith("/") and mount_of_path(writable, place) is not None for place in places):
+        if _has_writable_directory(engine):
             return
         image = engine.field("image")
         ours = isinstance(image, str) and is_official(image)
@@ -52,3 +50,15 @@ class TemporaryDirectoryMissing(Rule):
             certainty="certain" if ours and not unseen else "likely",
             suggestions=("an emptyDir mounted at /tmp",),
         )
+
+
+def _has_writable_directory(engine: Engine) -> bool:
+    """True if a volume that can be written to is mounted at one of Python's temporary directories, or above it."""
+    env, working = engine.command.env, engine.field("workingDir")
+    of_variables = [env[name] for name in _VARIABLES if env.get(name)]
+    working_directories = (str(working),) if working else _IMAGE_DIRECTORIES
+    writable = [volume.mount for volume in _cache.volumes(engine) if not volume.read_only]
+    return any(
+        directory.startswith("/") and mount_of_path(writable, directory) is not None
+        for directory in (*of_variables, *_ALWAYS, *working_directories)
+    )

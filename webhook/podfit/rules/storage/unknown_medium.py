@@ -10,6 +10,7 @@ from podfit.rules.rule import Finding, Rule
 from podfit.vllm import volumes
 
 MEDIA = ("Memory", "HugePages")
+"""The media that the kubelet knows, next to none and `HugePages-` with a size."""
 
 
 class UnknownMedium(Rule):
@@ -45,7 +46,7 @@ class UnknownMedium(Rule):
 def _odd_mounts(workload: Workload) -> list[volumes.Mount]:
     """The first mount of each volume with an unknown medium, in any container of the Pod."""
     if not any(_is_odd(mapping(volume).get("emptyDir")) for volume in as_list(workload.spec.get("volumes"))):
-        return []  # whatever is mounted where
+        return []  # no volume has one, so the mounts need not be read
     entries: dict[str, volumes.Mount] = {}
     for container in workload.containers:
         for mount in volumes.mounts(workload, container):
@@ -55,7 +56,7 @@ def _odd_mounts(workload: Workload) -> list[volumes.Mount]:
 
 
 def _is_odd(empty_dir: object) -> bool:
-    """True if it names a medium, and none that is known or still to be filled in."""
+    """True if the emptyDir names a medium that is neither known nor a placeholder; False for None."""
     medium = mapping(empty_dir).get("medium") if empty_dir else None
     return isinstance(medium, str) and not _is_known(medium) and not _is_filled_in(medium)
 
@@ -66,11 +67,12 @@ def _is_known(medium: str) -> bool:
 
 
 def _is_filled_in(medium: str) -> bool:
+    """True if a tool or an operator fills in the text later."""
     return "${" in medium or "{{" in medium or "$(" in medium
 
 
 def _meant(medium: str) -> str | None:
-    """The medium in other capitals, or by its other name; None for other words."""
+    """The medium that was probably meant, in the kubelet's spelling; None for other words."""
     word = medium.strip().lower()
     if word in ("memory", "mem", "ram", "tmpfs"):
         return "Memory"
