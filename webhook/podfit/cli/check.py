@@ -32,6 +32,7 @@ from podfit.evaluation.policy import Policy
 from podfit.report import files, text
 from podfit.report.baseline import content as baseline_content
 from podfit.report.checked import Checked, FileProblem
+from podfit.report.paint import coloured, plain
 from podfit.vllm.facts import Facts
 
 FORMATS = FormatOption(("text", "json", "sarif", "junit", "github", "gitlab", "markdown"))
@@ -249,7 +250,7 @@ def _write(output: Output, outcome: Checked, args: argparse.Namespace) -> None:
 
 def _text(outcome: Checked, args: argparse.Namespace, *, colored: bool) -> str:
     """The text of the containers, a blank line, and the last lines, which `--quiet` leaves out."""
-    paint = text.coloured if colored else text.plain
+    paint = coloured if colored else plain
     detail: text.Detail = "quiet" if args.quiet else "all" if args.verbose else "normal"
     source = args.show_source or args.verbose
     containers = text.check(outcome, paint, terminal.width(), detail, source=source)

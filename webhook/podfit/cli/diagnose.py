@@ -69,7 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Prints the diagnosis; returns 0 also if it found a cause, since that is a result; 3 if an input can't be read."""
-    from podfit.report import diagnosis, text
+    from podfit.report import diagnosis, paint, text
 
     project.announce(project.apply(args))
     policy, facts = policies.load(args.policy), edge.facts(args)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         width = text.readable(terminal.width())
         texts = (diagnosis.text(case, verbose=args.verbose, width=width) for case in cases)
-        terminal.show("\n".join(texts), text.highlighted)
+        terminal.show("\n".join(texts), paint.highlighted)
     return code
 
 

@@ -12,7 +12,7 @@ from podfit.cli.support import cluster_surroundings, edge, fleet, policies, proj
 from podfit.evaluation.compare import ContainerComparison, Placed, compare
 from podfit.evaluation.lint import lint
 from podfit.evaluation.policy import Policy
-from podfit.report import comparison, text
+from podfit.report import comparison, paint
 from podfit.report.files import ManifestFile
 
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if compared.has_empty_side:
         return 3  # a side that can't be read is not one where everything is gone
     sentence = comparison.FORMATS[args.format](compared.changes)
-    terminal.show(sentence, text.highlighted if args.format == "text" else None)
+    terminal.show(sentence, paint.highlighted if args.format == "text" else None)
     if compared.problems:
         return 3
     return int(any(change.newly_denied for change in compared.changes))

@@ -25,7 +25,7 @@ from podfit.cli.support import (
     user_cluster,
 )
 from podfit.cli.support.edge import UnusableError
-from podfit.report import rule_page, text
+from podfit.report import paint, rule_page
 from podfit.report.files import ManifestFile
 from podfit.rules import all_rules
 from podfit.rules.rule import Rule
@@ -136,7 +136,7 @@ def _manifest(args: argparse.Namespace) -> int:
     module = import_module(f"podfit.report.explained.{args.format}")
     if args.format == "text":
         draw = partial(module.render, width=terminal.width(), ascii_only=not _draws(), verbose=args.verbose)
-        terminal.show("\n".join(draw(explanation) for explanation in explanations), text.highlighted)
+        terminal.show("\n".join(draw(explanation) for explanation in explanations), paint.highlighted)
     else:
         terminal.write(module.render(explanations).removesuffix("\n"))
     return 3 if problems else 0

@@ -30,7 +30,7 @@ from podfit.evaluation.denial import HEADINGS, many, quoted_rules
 from podfit.evaluation.policy import Policy
 from podfit.evaluation.repair import Repaired
 from podfit.kube.manifest import Document, encoding
-from podfit.report import files, repairs, text
+from podfit.report import files, paint, repairs
 from podfit.report.checked import Checked
 from podfit.report.files import ManifestFile
 from podfit.report.repairs import Accepted
@@ -217,7 +217,7 @@ def _print(file: FixedFile) -> None:
         sys.stdout.write(file.after)
     elif file.is_changed:
         sentence = diff(file.before, file.after, _from_here(file.name))
-        sys.stdout.write(text.highlighted_diff(sentence) if terminal.colors() else sentence)
+        sys.stdout.write(paint.highlighted_diff(sentence) if terminal.colors() else sentence)
 
 
 def _outcomes(file: FixedFile) -> Iterator[tuple[str, Repaired]]:

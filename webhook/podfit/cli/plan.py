@@ -17,7 +17,7 @@ from podfit.evaluation import denial
 from podfit.evaluation.lint import Report
 from podfit.evaluation.policy import Policy
 from podfit.kube import quantity
-from podfit.report import command_line, text
+from podfit.report import command_line, paint, text
 from podfit.report import plan as as_plan
 from podfit.report import sweep as as_sweep
 from podfit.report.command_line import is_spoken_of, judged_as
@@ -202,7 +202,7 @@ def _plan_command_line(args: argparse.Namespace, argv: list[str], facts: Facts) 
         terminal.write(json.dumps(tree, indent=1, default=str))
         return 0
     refused = (graded.finding.message for graded in result.findings if graded.mode == "deny" and is_spoken_of(graded))
-    terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), text.highlighted)
+    terminal.show(as_plan.table(engine, report.secrets, next(refused, None), assumed=assumed), paint.highlighted)
     if args.fit:
         fit = as_plan.fit(engine.plan.verdict, changes, unknown=_missing_inputs(engine))
         terminal.show("\n" + clean(report.secrets.masked(fit)))
@@ -211,7 +211,7 @@ def _plan_command_line(args: argparse.Namespace, argv: list[str], facts: Facts) 
     for finding in result.findings:
         if is_spoken_of(finding):
             sentence = denial.block(finding, f"{denial.HEADINGS[finding.heading]}  ", text.readable(terminal.width()))
-            terminal.show(f"\n{sentence}\n", text.highlighted)
+            terminal.show(f"\n{sentence}\n", paint.highlighted)
     return 0
 
 
@@ -248,7 +248,7 @@ def _side_by_side(argv: list[str], versions: list[str], facts: Facts, args: argp
     if not (old.results and new.results):
         raise edge.UnusableError(f"{' '.join(argv[:4])} …: not a command that starts vLLM")
     changes = compare([Placed("", _speaking(old))], [Placed("", _speaking(new))])
-    terminal.show(comparison.FORMATS[args.format](changes), text.highlighted if args.format == "text" else None)
+    terminal.show(comparison.FORMATS[args.format](changes), paint.highlighted if args.format == "text" else None)
     return int(any(change.newly_denied for change in changes))
 
 

@@ -19,7 +19,7 @@ from podfit.evaluation.denial import many
 from podfit.evaluation.policy import Policy, PolicyError, load
 from podfit.evaluation.policy.selection import doubtful_matches
 from podfit.kube.path import FieldPath
-from podfit.report import text
+from podfit.report import paint
 from podfit.rules import all_rules
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def run_diff(args: argparse.Namespace) -> int:
         for what in changes.ORDER:
             terminal.show(
                 _changes_text(what, [rule_change for rule_change in rule_changes if rule_change.what == what]),
-                text.highlighted,
+                paint.highlighted,
             )
         changed = len({(rule_change.where, rule_change.object) for rule_change in rule_changes})
         print(changes.summary(count, changed))

@@ -17,7 +17,7 @@ from podfit.cli.support.format_option import FormatOption, Output
 from podfit.evaluation import denial
 from podfit.kube import selector
 from podfit.kube.workload.table import WORKLOAD_KINDS
-from podfit.report import policy_report, text
+from podfit.report import paint, policy_report
 from podfit.rules import all_rules
 from podfit.rules.rule import Level
 
@@ -391,9 +391,9 @@ def _write(output: Output, scan: Scan, drift: list[Drift] | None, args: argparse
         rendered = policy_report.render(scan, edge.now())
     elif drift is not None:
         painted = output.file is None and terminal.colors()
-        rendered = drifted.text(drift, args.limit, text.coloured if painted else text.plain)
+        rendered = drifted.text(drift, args.limit, paint.coloured if painted else paint.plain)
     elif output.file is None:
-        terminal.show(scan_report.text(scan, args.limit), text.highlighted)
+        terminal.show(scan_report.text(scan, args.limit), paint.highlighted)
         return
     else:
         rendered = scan_report.text(scan, args.limit)

@@ -13,7 +13,7 @@ from podfit.evaluation.denial import HEADINGS, PLANES, many
 from podfit.evaluation.lint import GradedFinding
 from podfit.kube.quantity import human, left
 from podfit.report.markdown import escaped
-from podfit.report.text import DENIED_NOW
+from podfit.report.paint import DENIED_NOW
 from podfit.rules.rule import Heading
 from podfit.vllm.memory.estimate import Estimate
 from podfit.vllm.memory.ledger import IN_WORDS, Verdict

@@ -11,8 +11,8 @@ from podfit.evaluation.denial import PLANES, many
 from podfit.evaluation.scan.drift import Drift
 from podfit.evaluation.scan.planned import Span
 from podfit.kube.quantity import human
+from podfit.report.paint import Paint, plain
 from podfit.report.scan import as_span, ref
-from podfit.report.text import Paint, plain
 
 _PAINT = {"above": "deny", "below": "warn", "as-planned": "", "unknown": ""}
 COLUMNS = ("off", "memory", "line", "planned (95 %)", "used", "workload", "from")

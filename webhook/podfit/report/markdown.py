@@ -57,7 +57,7 @@ def _container(container: CheckedContainer) -> list[str]:
     out += ["| | rule | where | what is wrong | what would help |", "| --- | --- | --- | --- | --- |"]
     chosen = chosen_of((item for item in container.items if item.accepted is None), all_advice=False)
     out += [_row(item) for item in chosen.items]
-    out += [f"| | `{rule}` | | {left} | |" for rule, (_, left) in chosen.more.items()]
+    out += [f"| | `{rule}` | | {more.sentence} | |" for rule, more in chosen.more.items()]
     out += [f"| | | | {more_advice(chosen.advice_left)}: `podfit check -v` | |"] if chosen.advice_left else []
     return [*out, ""]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from podfit.base.lazy import regex
 from podfit.base.printable import clean, one_line
 from podfit.base.secret import Secrets
 from podfit.evaluation import subject
@@ -30,7 +28,8 @@ from podfit.evaluation.denial import (
 from podfit.evaluation.lint import GradedFinding
 from podfit.kube.workload.kserve_runtime import RUNTIMES
 from podfit.report import answers
-from podfit.report.checked import Accepted, Checked, CheckedContainer, Item
+from podfit.report.checked import Checked, CheckedContainer, Item
+from podfit.report.paint import Paint, plain
 from podfit.report.repeated import merged
 from podfit.rules import gpu_set
 from podfit.rules.engine import Engine
@@ -47,37 +46,47 @@ def summary(engine: Engine, secrets: Secrets, *, why: bool = True) -> str:
 
 
 def _summary(engine: Engine, secrets: Secrets, *, why: bool) -> str:
-    """One line: model, GPUs, release and if GPU memory suffices; `why`: with the arithmetic."""
+    """One line: model, GPUs, release and if GPU memory suffices, not masked; `why`: with the arithmetic."""
     fact = engine.leader.model if engine.leader else engine.model
     guessed = model.guess(fact) if fact else None
-    named = engine.model.value.id if engine.model and not guessed else _written_model(engine, secrets)
-    count = engine.requested[1] if engine.requested and engine.requested[1] else None
-    gpu = engine.gpu.value.name if engine.gpu else "GPU unknown"
+    name = engine.model.value.id if engine.model and not guessed else _written_model(engine, secrets)
     release = f"vLLM {engine.release}" if engine.release else "vLLM release unknown"
+    gpus = _requested_gpus(engine)
     if engine.on_processors:
-        return f"{named} on CPUs, {release}: weights and KV cache are the container's memory"
+        return f"{name} on CPUs, {release}: weights and KV cache are the container's memory"
     if engine.workload.kind in RUNTIMES and engine.model is None:
         return f"a runtime template, {release}: {_users(engine)}"
-    many = f"{count} × " if count and engine.gpu else ""
     if engine.command.entry == "worker":
         if engine.leader is None:
-            return f"joins a Ray cluster with {many}{gpu}, {release}: the model is named where vLLM serves"
-        named = f"joins {_written_model(engine.leader, secrets)}"
-    condition = ", if it is {} ({})".format(*guessed) if guessed else ""
-    arithmetic = (f": {reason(engine)}" if guessed else f" ({reason(engine)})") if why else ""
-    return f"{named} on {many}{gpu}, {release}: GPU memory {verdict(engine)}{condition}{arithmetic}"
+            return f"joins a Ray cluster with {gpus}, {release}: the model is named where vLLM serves"
+        name = f"joins {_written_model(engine.leader, secrets)}"
+    head = f"{name} on {gpus}, {release}: GPU memory {verdict(engine)}"
+    if guessed:
+        likely_model, grounds = guessed
+        head += f", if it is {likely_model} ({grounds})"
+        return f"{head}: {reason(engine)}" if why else head
+    return f"{head} ({reason(engine)})" if why else head
+
+
+def _requested_gpus(engine: Engine) -> str:
+    """Number and name of the container's GPUs ("2 × NVIDIA L4"), without a number that is not known."""
+    if engine.gpu is None:
+        return "GPU unknown"
+    count = engine.requested[1] if engine.requested else None
+    return f"{count} × {engine.gpu.value.name}" if count else engine.gpu.value.name
 
 
 def _users(engine: Engine) -> str:
-    """Who names the model of a runtime."""
+    """The InferenceServices that name the model of a runtime, the first three of them, or that the input has none."""
     services = engine.facts.companions.services_of_runtime(engine.workload)
     if not services:
         return "an InferenceService names its model, and none in this input names this runtime"
-    return f"its model is that of InferenceService {', '.join(services[:3])}{' …' if len(services) > 3 else ''}"
+    more = " …" if len(services) > 3 else ""
+    return f"its model is that of InferenceService {', '.join(services[:3])}{more}"
 
 
 def _written_model(engine: Engine, secrets: Secrets) -> str:
-    """The model as the command names it."""
+    """The model as the command names it, with stars for secrets; "no model named" if it names none."""
     args = engine.args
     written = args.model or args.written.get("model", args.written.get("model_tag"))
     return secrets.masked(written, is_value=True) if isinstance(written, str) else "no model named"
@@ -85,8 +94,11 @@ def _written_model(engine: Engine, secrets: Secrets) -> str:
 
 def reason(engine: Engine) -> str:
     """The reason for the `verdict`: the arithmetic, or if it depends on the GPU those on which it fits."""
-    where = gpu_set.sentence(engine) if engine.gpu is None or gpu_set.differs(engine) else None
-    return where or "; ".join([engine.plan.why, *([engine.v0_reason] if engine.v0_reason else [])])
+    if engine.gpu is None or gpu_set.differs(engine):
+        by_gpu = gpu_set.sentence(engine)
+        if by_gpu:
+            return by_gpu
+    return "; ".join(filter(None, (engine.plan.why, engine.v0_reason)))
 
 
 def verdict(engine: Engine) -> str:
@@ -106,77 +118,13 @@ def standing(findings: Iterable[GradedFinding]) -> str:
         if finding.is_reported:
             by_heading[finding.heading].append(finding)
     if denied := by_heading["denied"]:
-        threat = next(threat for threat in THREATS if any(graded.threatens == threat for graded in denied))
-        return f"DENIED: {THREATS[threat]} ({', '.join(quoted_rules(*denied))})"
+        threats = {graded.threatens for graded in denied}
+        worst = next(threat for threat in THREATS if threat in threats)  # THREATS has the worst one first
+        return f"DENIED: {THREATS[worst]} ({', '.join(quoted_rules(*denied))})"
     texts = [
         f"{HEADINGS[heading]}: {', '.join(quoted_rules(*group))}" for heading, group in by_heading.items() if group
     ]
     return "; ".join(texts) or "no findings"
-
-
-Paint = Callable[[str, str], str]
-"""Text and what it is (a level, "rule", "place", "mark", "clean") → the text as the terminal shows it."""
-
-
-def plain(text: str, _: str) -> str:
-    """Return the text without colors: the `Paint` of files and pipes."""
-    return text
-
-
-_COLOURS = {
-    "denied": "1;31",
-    "would_deny": "1;31",
-    "likely": "1;33",
-    "advice": "33",
-    "rule": "1",
-    "place": "36",
-    "mark": "1;31",
-    "clean": "32",
-    "file": "1;4",
-}
-
-
-def coloured(text: str, what: str) -> str:
-    """Return the text in the ANSI color of `what`: the `Paint` of terminals."""
-    return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if text and what in _COLOURS else text
-
-
-_HIGHLIGHTS = regex(
-    r"^(?P<indent>\s*)(?:"
-    r"(?P<level>denied if enforced|denied|likely to fail|advice)(?P<gap> {2,})(?P<rule>[a-z][a-z0-9-]+)"
-    r"|(?P<bad>DENIED|DOES NOT FIT|WILL NOT START|newly denied)\b|(?P<good>FITS)\b|(?P<unsure>UNSURE|warning(?=:))"
-    r"|(?P<label>cause|why|remedy|evidence|also|more)(?= {4,}\S))",
-    re.MULTILINE,
-)
-DENIED_NOW = "DENIED NOW"
-"""The mark in a comparison of a container that was allowed before."""
-_GROUPS = {"bad": "denied", "good": "clean", "unsure": "likely", "label": "place"}
-
-
-def highlighted(text: str) -> str:
-    """Text of any command with its decisions, levels and rules in color."""
-    levels = {words: heading for heading, words in HEADINGS.items()}
-
-    def painted(match: re.Match[str]) -> str:
-        """The matched text with its level and rule, or its label, in color."""
-        if words := match["level"]:
-            painted_words = f"{coloured(words, levels[words])}{match['gap']}{coloured(match['rule'], 'rule')}"
-        else:
-            group = match.lastgroup or "label"
-            painted_words = coloured(match[group], _GROUPS[group])
-        return match["indent"] + painted_words
-
-    sentence = _HIGHLIGHTS.sub(painted, text)
-    return sentence.replace(DENIED_NOW, coloured(DENIED_NOW, "denied"))
-
-
-_DIFF = (("+++", "rule"), ("---", "rule"), ("@@", "place"), ("+", "clean"), ("-", "mark"))
-
-
-def highlighted_diff(text: str) -> str:
-    """A unified diff in color."""
-    paints = ((line, next((what for sign, what in _DIFF if line.startswith(sign)), "")) for line in text.split("\n"))
-    return "\n".join(coloured(line, what) if what else line for line, what in paints)
 
 
 Detail = Literal["quiet", "normal", "all"]
@@ -187,20 +135,18 @@ def check(
     checked: Checked, paint: Paint = plain, width: int = WIDTH, detail: Detail = "normal", *, source: bool = False
 ) -> str:
     """The text of `podfit check`: each container's findings, a file after the other. `source`: each with its line of
-    the file.
-
-    `width`: of the terminal, in characters; narrower than LEAST or wider than WIDTH is not written.
-    """
+    the file. `width`: of the terminal, in characters; lines are as wide as `readable` allows. Empty without containers,
+    and for `quiet` if nothing fails."""
     width = readable(width)
-    quiet = detail == "quiet"
     containers = merged(
-        [container for container in checked.containers if not quiet or any(map(checked.fails, container.items))]
+        container for container in checked.containers if detail != "quiet" or any(map(checked.fails, container.items))
     )
     return "\n".join(_container(container, checked, paint, width, detail, source=source) for container in containers)
 
 
 def readable(width: int) -> int:
-    """Characters of a line of text on a terminal of this width: not too few, and not more than eyes follow."""
+    """Characters of a line of text on a terminal of this width: at least MIN_REMEDY_WIDTH, so that a remedy has room,
+    and at most WIDTH, which eyes can follow."""
     return max(MIN_REMEDY_WIDTH, min(width, WIDTH))
 
 
@@ -208,9 +154,10 @@ def tally(checked: Checked) -> str:
     """The number of files, containers and findings in one line."""
     accepted = len(checked.items) - len(checked.open)
     counts = checked.headings
-    words = {**HEADINGS, "denied": "denied today", "would_deny": "would be if enforced"}
-    entries = words if counts["would_deny"] else LEVELS
-    tallied = ", ".join(f"{counts[heading]} {words}" for heading, words in entries.items())
+    # Levels are headings without "would be if enforced": without such findings there is nothing to distinguish.
+    with_would_deny = {**HEADINGS, "denied": "denied today", "would_deny": "would be if enforced"}
+    titles = with_would_deny if counts["would_deny"] else LEVELS
+    tallied = ", ".join(f"{counts[heading]} {title}" for heading, title in titles.items())
     parts = [
         f"{many(len(checked.files), 'file')}, {many(len(checked.containers), 'vLLM container')}; findings: {tallied}"
     ]
@@ -237,57 +184,81 @@ def next_command(checked: Checked) -> list[str]:
         command = shlex.join(["podfit", "fix", *checked.fix])
         total = many(len(checked.open), "finding")
         return [f"next: {one_line(command)}    # a repair for {checked.repairable} of {total}"]
-    first = min(checked.open, key=lambda item: importance(item.finding), default=None)
+    first = min(checked.open, key=lambda item: importance(item.finding), default=None)  # the most important one
     if first is not None:
         return [f"next: podfit explain {first.finding.rule}"]
-    files = [
-        container.file
-        for container in checked.containers
-        if container.file not in checked.printed and not container.file.startswith("<")
-    ]
-    return [f"next: {one_line(shlex.join(['podfit', 'explain', files[0]]))}    # what uses the memory"] if files else []
+    for container in checked.containers:
+        is_file = container.file not in checked.printed and not container.file.startswith("<")  # "<stdin>"
+        if is_file:
+            command = shlex.join(["podfit", "explain", container.file])
+            return [f"next: {one_line(command)}    # what uses the memory"]
+    return []
 
 
 def _container(
     container: CheckedContainer, checked: Checked, paint: Paint, width: int, detail: Detail, *, source: bool
 ) -> str:
-    """The section of one container: its state, summary and findings."""
+    """The section of one container: its state, summary and findings, and what is left out or accepted. `quiet` has only
+    the findings that fail the run, with all of their advice."""
     quiet = detail == "quiet"
     chosen = chosen_of(
         (item for item in container.items if not item.accepted and (checked.fails(item) or not quiet)),
         all_advice=detail == "all" or quiet,
     )
-    above = [item for item in container.repeated if checked.fails(item) or not quiet]
-    findings = sorted([item.finding for item in (*chosen.items, *above)], key=importance)
-    worst = findings[0].heading if findings else None
-    painted = paint(HEADINGS[worst] if worst else "no findings", worst or "clean")
-    name = one_line(f"{subject.describe_object(container.report.object)}, {place(container.result.engine)}")
-    head = f"{paint(one_line(container.file), 'file')}: {name}"
-    is_explained = any(finding.plane == "gpu" and finding.would == "deny" for finding in findings)
-    engine = container.result.engine
-    is_explained = is_explained or (
-        any(finding.rule == "unknown-gpu" for finding in findings) and engine.gpu is None and engine.gpus is not None
-    )
-    about = summary(engine, container.report.secrets, why=not is_explained)
-    lines = [f"{head}: {painted}", *wrapped(about, "  ", width=width)]
+    repeated = [item for item in container.repeated if checked.fails(item) or not quiet]
+    findings = sorted([item.finding for item in (*chosen.items, *repeated)], key=importance)
+    lines = _container_head(container, findings, paint, width)
     for item in chosen.items:
         page = checked.page(item.finding.rule) if checked.docs else None
         lines += ["", *_finding_text(item, page, paint, width, source=source).split("\n")]
-    lines += ["", f"{many(len(above), 'finding')} as in an earlier container of the object"] if above else []
-    for rule, (heading, left) in chosen.more.items():
-        lines += ["", f"{paint(HEADINGS[heading], heading)}  {paint(rule, 'rule')}  {left}"]
-    lines += ["", f"{more_advice(chosen.advice_left)}: -v"] if chosen.advice_left else []
-    accepted = [
-        f"  accepted {item.finding.rule}: {one_line(_why(item.accepted))}"
-        for item in container.items
-        if item.accepted and not quiet and (detail == "all" or item.accepted.by != "baseline")
-    ]
+    if repeated:
+        lines += ["", f"{many(len(repeated), 'finding')} as in an earlier container of the object"]
+    for rule, more in chosen.more.items():
+        lines += ["", f"{paint(HEADINGS[more.heading], more.heading)}  {paint(rule, 'rule')}  {more.sentence}"]
+    if chosen.advice_left:
+        lines += ["", f"{more_advice(chosen.advice_left)}: -v"]
+    accepted = [] if quiet else _accepted_lines(container.items, with_baseline=detail == "all")
     lines += ["", *accepted]
-    return "\n".join(line for index, line in enumerate(lines) if line or lines[index - 1]).rstrip() + "\n"
+    single_spaced = (line for index, line in enumerate(lines) if line or lines[index - 1])
+    return "\n".join(single_spaced).rstrip() + "\n"
+
+
+def _container_head(
+    container: CheckedContainer, findings: Sequence[GradedFinding], paint: Paint, width: int
+) -> list[str]:
+    """The file, the object and the worst heading in one line, then the summary. `findings`: the most important first.
+
+    The summary leaves its arithmetic out if a finding has it: on GPU memory, or on a GPU that is not named."""
+    engine = container.result.engine
+    name = one_line(f"{subject.describe_object(container.report.object)}, {place(engine)}")
+    state = paint(HEADINGS[findings[0].heading], findings[0].heading) if findings else paint("no findings", "clean")
+    memory_is_explained = any(finding.plane == "gpu" and finding.would == "deny" for finding in findings)
+    gpus_are_explained = (
+        any(finding.rule == "unknown-gpu" for finding in findings) and engine.gpu is None and engine.gpus is not None
+    )
+    about = summary(engine, container.report.secrets, why=not (memory_is_explained or gpus_are_explained))
+    return [f"{paint(one_line(container.file), 'file')}: {name}: {state}", *wrapped(about, "  ", width=width)]
+
+
+def _accepted_lines(items: Iterable[Item], *, with_baseline: bool) -> list[str]:
+    """A line for each accepted finding, with the reason. `with_baseline`: also for those that the baseline accepts."""
+    return [
+        f"  accepted {item.finding.rule}: {one_line(f'{item.accepted.by}: {item.accepted.reason}')}"
+        for item in items
+        if item.accepted and (with_baseline or item.accepted.by != "baseline")
+    ]
 
 
 MANY = 20
 """Findings of one rule in one container that text and Markdown show."""
+
+
+class LeftOut(NamedTuple):
+    """Findings of one rule that are left out."""
+
+    heading: Heading
+    sentence: str
+    """How many there are, and where to see them."""
 
 
 class Chosen(NamedTuple):
@@ -295,84 +266,103 @@ class Chosen(NamedTuple):
 
     items: tuple[Item, ...]
     """By importance."""
-    more: Mapping[str, tuple[Heading, str]]
-    """Rule → heading of its findings that are left out, and how many there are, as text."""
+    more: Mapping[str, LeftOut]
+    """Rule → its findings beyond MANY, which are left out."""
     advice_left: int
     """How many pieces of advice are left out, too."""
 
 
 def chosen_of(items: Iterable[Item], *, all_advice: bool) -> Chosen:
-    """Return all findings that are denied, would be or are likely, and the first pieces of advice, or all of them.
+    """Return all findings that are denied, would be or are likely, and the first SHOWN_ADVICE pieces of advice, or all
+    of them.
 
-    Of one rule with more than MANY findings under one heading, the first are shown and the rest is counted."""
+    Of one rule with more than MANY findings under one heading, the first MANY are shown, and the others counted."""
+    by_importance = sorted(items, key=lambda item: importance(item.finding))
+    advice = [item for item in by_importance if item.finding.heading == "advice"]
+    advice_left = 0 if all_advice else len(advice[SHOWN_ADVICE:])
+    considered = by_importance
+    if advice_left:
+        hidden = set(map(id, advice[SHOWN_ADVICE:]))
+        considered = [item for item in by_importance if id(item) not in hidden]
     count: Counter[tuple[Heading, str]] = Counter()
-    rows: list[Item] = []
-    advice = 0
-    for item in sorted(items, key=lambda item: importance(item.finding)):
+    chosen: list[Item] = []
+    for item in considered:
         key = item.finding.heading, item.finding.rule
-        advice += item.finding.heading == "advice"
-        if item.finding.heading == "advice" and advice > SHOWN_ADVICE and not all_advice:
-            continue
         count[key] += 1
         if count[key] <= MANY:
-            rows.append(item)
+            chosen.append(item)
     more = {
-        rule: (heading, f"and {number - MANY:,} more; --format json has all")
+        rule: LeftOut(heading, f"and {number - MANY:,} more; --format json has all")
         for (heading, rule), number in count.items()
         if number > MANY
     }
-    return Chosen(tuple(rows), more, 0 if all_advice else max(0, advice - SHOWN_ADVICE))
-
-
-def _why(accepted: Accepted | None) -> str:
-    return f"{accepted.by}: {accepted.reason}" if accepted else ""
+    return Chosen(tuple(chosen), more, advice_left)
 
 
 def _finding_text(item: Item, page: str | None, paint: Paint, width: int, *, source: bool) -> str:
-    """One finding with its place or its snippet, colored."""
-    words, rule = HEADINGS[item.finding.heading], item.finding.rule
-    head, _, rest = block(item.finding, f"{words}  ", width).partition("\n")
-    head = head.replace(f"{words}  {rule}", f"{paint(words, item.finding.heading)}  {paint(rule, 'rule')}", 1)
-    at = [f"  at {paint(f'{one_line(item.file)}:{item.mark.line}:{item.mark.column}', 'place')}"]
-    also = wrapped(f"also in {places(item)}", "  ", width=width) if item.more_marks else []
-    lines = [head, *((source and _snippet(item, paint, width)) or at), *also, *(rest.split("\n") if rest else [])]
-    lines += wrapped(f"not denied: {why}", "  ", width=width) if (why := why_not_denied(item)) else []
-    lines += [f"  see {one_line(page)}"] if page else []
+    """One finding in color: its first line, its place, its other lines, and why it is not denied. `source`: with its
+    line of the file instead of the place, if that is not blank. `page`: the URL of the rule's page; None: without."""
+    title, rule = HEADINGS[item.finding.heading], item.finding.rule
+    first_line, _, other_lines = block(item.finding, f"{title}  ", width).partition("\n")
+    painted_title = f"{paint(title, item.finding.heading)}  {paint(rule, 'rule')}"
+    lines = [first_line.replace(f"{title}  {rule}", painted_title, 1)]
+    snippet = _snippet(item, paint, width) if source else []
+    lines += snippet or [f"  at {paint(_position(item), 'place')}"]
+    if item.more_marks:
+        lines += wrapped(f"also in {places(item)}", "  ", width=width)
+    if other_lines:
+        lines += other_lines.split("\n")
+    if why := why_not_denied(item):
+        lines += wrapped(f"not denied: {why}", "  ", width=width)
+    if page:
+        lines.append(f"  see {one_line(page)}")
     return "\n".join(lines)
+
+
+def _position(item: Item) -> str:
+    """FILE:LINE:COLUMN, as editors and terminals link it."""
+    return f"{one_line(item.file)}:{item.mark.line}:{item.mark.column}"
 
 
 def why_not_denied(item: Item) -> str | None:
     """The reason why a finding of a rule that denies is not denied. None without one, for a finding that is only not
     certain, and for a release that was not read, which the report says once."""
     why = item.finding.why_softened
-    is_usual = why is None or why.endswith(", not certain") or why == newer_than_read(item.result.engine.release)
-    return None if is_usual or item.finding.mode != "warn" else why
+    if why is None or item.finding.mode != "warn":
+        return None
+    is_usual = why.endswith(", not certain") or why == newer_than_read(item.result.engine.release)
+    return None if is_usual else why
 
 
 def places(item: Item) -> str:
-    """The lines of the same finding in later containers: "lines 64, 99"."""
+    """The lines of the same finding in later containers, MANY at most: "lines 64, 99"."""
     numbers = list(dict.fromkeys(mark.line for mark in item.more_marks))
     more = f" and {len(numbers) - MANY:,} more" if len(numbers) > MANY else ""
-    return f"{'line' if len(numbers) == 1 else 'lines'} {', '.join(map(str, numbers[:MANY]))}{more}"
+    noun = "line" if len(numbers) == 1 else "lines"
+    return f"{noun} {', '.join(map(str, numbers[:MANY]))}{more}"
 
 
 def _snippet(item: Item, paint: Paint, width: int) -> list[str]:
-    """The line of the file with what is meant underlined."""
+    """The place, the line of the file and the marks under what is meant; no lines if the file's line is blank."""
     mark, line = item.mark, clean(item.source.replace("\t", " "))
     if not line.strip():
         return []
-    start, end = mark.column - 1, mark.end_column - 1 if mark.end_line == mark.line else len(line)
-    cut = max(0, min(len(line) - len(line.lstrip()), start) - 4)
+    start = mark.column - 1
+    end = mark.end_column - 1 if mark.end_line == mark.line else len(line)
+    indent = len(line) - len(line.lstrip())
+    cut = max(0, min(indent, start) - 4)  # characters left out at the begin: 4 of the indentation stay
     if start - cut > width // 2:
-        cut = start - width // 4
-    room = width - 12
-    text = line[cut : cut + room] + ("…" if len(line) > cut + room else "")
-    length = min(max(end - start, 1), max(min(room, len(text)) - (start - cut), 1))
+        cut = start - width // 4  # the mark is then in the second quarter
+    room = width - 12  # for the indent, the line's number and the border
+    ends_early = len(line) > cut + room
+    text = line[cut : cut + room] + ("…" if ends_early else "")
+    before = "…" if line[:cut].strip() else ""
+    length = min(max(end - start, 1), max(min(room, len(text)) - (start - cut), 1))  # at least one, within the text
     number = str(mark.line)
     gutter = " " * len(number)
+    corner, border = paint("┌", "place"), paint("│", "place")
     return [
-        f"  {gutter} {paint('┌', 'place')} {paint(f'{one_line(item.file)}:{mark.line}:{mark.column}', 'place')}",
-        f"  {paint(number, 'place')} {paint('│', 'place')} {'…' if cut and line[:cut].strip() else ''}{text}".rstrip(),
-        f"  {gutter} {paint('│', 'place')} {' ' * (start - cut + (1 if cut and line[:cut].strip() else 0))}"
-        f"{paint('^' * length, 'mark')}",
+        f"  {gutter} {corner} {paint(_position(item), 'place')}",
+        f"  {paint(number, 'place')} {border} {before}{text}".rstrip(),
+        f"  {gutter} {border} {' ' * (len(before) + start - cut)}{paint('^' * length, 'mark')}",
     ]
