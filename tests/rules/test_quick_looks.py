@@ -23,13 +23,15 @@ PARTS = ("vllm/", "rocm/", "ghcr.io/", "mirror/", "vllm", "vllm-openai", "-dev",
 
 @given(st.lists(st.sampled_from(PARTS), max_size=6).map("".join))
 def test_an_image_for_another_vendors_gpus_says_so(image: str) -> None:
-    vendor = image_for_other_gpu._vendor(image)
+    vendor = image_for_other_gpu._vendor_of_image(image)
 
-    assert image_for_other_gpu._may_be_for_another(image) or vendor in (None, image_for_other_gpu._USUAL)
+    assert image_for_other_gpu._may_be_for_another(image) or vendor in (None, image_for_other_gpu._NVIDIA)
 
 
 def test_images_for_other_gpus_are_among_those() -> None:
-    vendors = [image_for_other_gpu._vendor(f"vllm/vllm-openai{build}:v0.11.0") for build in ("", "-rocm", "-xpu")]
+    vendors = [
+        image_for_other_gpu._vendor_of_image(f"vllm/vllm-openai{build}:v0.11.0") for build in ("", "-rocm", "-xpu")
+    ]
 
     assert vendors == ["nvidia.com/", "amd.com/", "gpu.intel.com/"]
 

@@ -14,25 +14,29 @@ from podfit.vllm.memory.host import MODEL_FREE, TMPFS_WEIGHTS
 from podfit.vllm.memory.ledger import HostLedger
 
 SMALLEST_SIZE = MI
-"""No container, cache or volume of a vLLM Pod is meant to be smaller."""
+"""Bytes. No container, cache or volume of a vLLM Pod is meant to be smaller."""
 ROUNDING_STEPS = ((16, 1), (64, 4), (256, 8))
-"""Up to so many GiB, people write multiples of so many."""
+"""(GiB, step in GiB): up to this size, people write multiples of the step."""
+LARGEST_STEP = 16
+"""The step in GiB of larger sizes."""
 
 
 def rounded(size: int) -> int:
-    """The next size that a person would write: 13Gi, 24Gi, 72Gi, 160Gi."""
-    step = next((step for most, step in ROUNDING_STEPS if size <= most * GI), 16)
-    return -(-size // (step * GI)) * step * GI
+    """The next size in bytes that a person would write: 13Gi, 24Gi, 72Gi, 160Gi."""
+    step = next((step for most, step in ROUNDING_STEPS if size <= most * GI), LARGEST_STEP) * GI
+    return -(-size // step) * step
 
 
 def written(engine: Engine, path: FieldPath, size: int) -> str:
-    """A quantity as its author wrote it."""
-    there = path.get(engine.workload.object)
-    return str(there) if isinstance(there, str | int) and try_parse(there) == size else quantity(size)
+    """The quantity of `size` bytes as its author wrote it at `path`, else in its shortest form."""
+    value = path.get(engine.workload.object)
+    is_same = isinstance(value, str | int) and try_parse(value) == size
+    return str(value) if is_same else quantity(size)
 
 
 def offload_is_to_blame(engine: Engine) -> bool:
-    """True if the limit would be enough without what is offloaded."""
+    """True if the limit would be enough without what is offloaded, and is not with it. False without a limit, and if
+    host memory is not planned."""
     host, limit = engine.plan.host, engine.memory_limit
     if host is None or limit is None:
         return False
@@ -41,12 +45,13 @@ def offload_is_to_blame(engine: Engine) -> bool:
 
 
 def certainty(engine: Engine, needed: Estimate) -> Certainty:
-    """Certain below the minimum, else likely or possible by the range of the need.
+    """The certainty that the memory limit is below the need: certain below its minimum, else likely or possible by its
+    range. A missing limit counts as 0.
 
-    A limit below the minimum is only likely too low on devices that share their memory with the host: it is not certain
-    which of the two memories is charged. The limit of a ServingRuntime is a default that each service may replace."""
+    On a device that shares its memory with the host, a limit below the minimum is only likely too low. It is not
+    certain which of the two memories is charged."""
     if engine.workload.kind in RUNTIMES:
-        return "possible"
+        return "possible"  # the limit of a runtime is a default that each service may replace
     limit, host = engine.memory_limit or 0, engine.plan.host
     floor = needed.floor
     if host is not None and engine.vendor == "amd":
@@ -58,18 +63,19 @@ def certainty(engine: Engine, needed: Estimate) -> Certainty:
 
 
 def probability_above(needed: Estimate, size: int) -> float:
-    """The probability that more than `size` bytes of host memory are needed."""
+    """The probability, from 0 to 1, that more than `size` bytes of host memory are needed."""
     return 1 - needed.share_below(size)
 
 
 def rests_on(limit: int, host: HostLedger) -> tuple[str, ...] | None:
-    """Nothing if the limit is below what the arguments alone ask for, whatever the model; else the ledger."""
-    least = sum(line.floor for name, line in host.lines if name in MODEL_FREE)
-    return () if limit < min(least, host.need.floor) else None
+    """`Finding.rests_on` of a limit, in bytes, that is too low: empty if the arguments alone need more, whatever the
+    model is; else None, for all facts of the rule."""
+    of_arguments = sum(line.floor for name, line in host.lines if name in MODEL_FREE)
+    return () if limit < min(of_arguments, host.need.floor) else None
 
 
 def parts(host: HostLedger) -> tuple[str, ...]:
-    """The ledger's lines, for people."""
+    """The ledger's lines with their likely sizes, for people, without those of 0 bytes."""
     return tuple(
         f"{name}: {human(line.likely)}{f' ({line.note})' if line.note else ''}"
         for name, line in host.lines
@@ -105,7 +111,8 @@ def cached(engine: Engine) -> str | None:
 
 
 def advised_request(engine: Engine) -> int | None:
-    """Bytes to request: the likely peak, at most the limit; None if unknown."""
+    """The memory request to suggest, in bytes: the likely peak, rounded, and at most the limit. None if host memory is
+    not planned."""
     host = engine.plan.host
     if host is None:
         return None
@@ -114,10 +121,11 @@ def advised_request(engine: Engine) -> int | None:
 
 
 def computable(engine: Engine) -> bool:
-    """True if the ledger is this container's: a fix may rest on it."""
+    """True if the ledger is certainly this container's, so that a fix may be based on it. False for an unknown model,
+    an engine that is not only in this container, and one that is in doubt (`Engine.doubt`)."""
     model = engine.model
-    known = model is not None and not model.value.is_minimum
-    return known and engine.command.entry != "worker" and not engine.spans_pods and not engine.doubt
+    is_known = model is not None and not model.value.is_minimum
+    return is_known and not elsewhere(engine) and not engine.doubt
 
 
 def elsewhere(engine: Engine) -> bool:
@@ -126,7 +134,7 @@ def elsewhere(engine: Engine) -> bool:
 
 
 def writable(engine: Engine) -> bool:
-    """True if `resources` of the container are in the object, or may."""
+    """True if an edit may write the container's `resources`: False if an operator sets them."""
     return not engine.container.synthetic or "resources" in engine.container.places
 
 
@@ -135,23 +143,28 @@ def request_at(engine: Engine) -> FieldPath:
     return engine.at("resources", "requests", "memory")
 
 
-MOST_ON_A_GUESS = 3
-"""A limit is not raised to so many times its value if the model or the release is a guess: it is only suggested."""
+MAX_RAISE_ON_A_GUESS = 3
+"""A limit is not raised to so many times its value if the model or the release is a guess: it is only suggested
+(podfit's choice)."""
 
 
 def is_guess(engine: Engine) -> bool:
-    """True if the model or the release is unknown, or a guess that only informs."""
+    """True if the model or the release is unknown, or the model is one that may not deny."""
     return engine.model is None or not engine.model.may_deny or engine.release is None
 
 
 def raise_limit(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Edits that raise the container's own limit, and with it a request below the likely need; the Pod's limit is
-    shared with what is not known here."""
-    where, host = engine.at("resources", "limits", "memory"), engine.plan.host
-    if host is None or where != engine.memory_at or not computable(engine) or not writable(engine):
+    """Edits that raise the container's own limit to `size` bytes, and with it a request below the likely need.
+
+    None if the Pod's limit applies, which other containers share, and if the need is in doubt. Without a limit, a guess
+    is good enough for any size."""
+    path, host = engine.at("resources", "limits", "memory"), engine.plan.host
+    if host is None or path != engine.memory_at or not computable(engine) or not writable(engine):
         return ()
-    if is_guess(engine) and size >= MOST_ON_A_GUESS * (engine.memory_limit or size):
+    if is_guess(engine) and size >= MAX_RAISE_ON_A_GUESS * (engine.memory_limit or size):
         return ()
-    request, need = try_parse(engine.field("resources", "requests", "memory")), host.need.likely
-    raised = (Edit(request_at(engine), quantity(min(rounded(need), size))),)
-    return (Edit(where, quantity(size)), *(raised if request is not None and request < need else ()))
+    edits = [Edit(path, quantity(size))]
+    request = try_parse(engine.field("resources", "requests", "memory"))
+    if request is not None and request < host.need.likely:
+        edits.append(Edit(request_at(engine), quantity(min(rounded(host.need.likely), size))))
+    return tuple(edits)

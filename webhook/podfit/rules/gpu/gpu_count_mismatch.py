@@ -40,43 +40,54 @@ class GpuCountMismatch(Rule):
         """Certain if one Pod is the whole engine: both numbers are in the manifest. Also if the Pod's own GPUs
         (`short_of_own`), or those that CUDA_VISIBLE_DEVICES leaves, are too few."""
         count = engine.once(_parallel.count)
-        enough = count is None or count.have >= count.needed
-        if enough and (short := _parallel.short_of_own(engine)) is not None:
-            yield _of_this_pod(engine, *short)
+        if count is None or count.have >= count.needed:
+            short = _parallel.short_of_own(engine)
+            if short is not None:
+                yield _of_this_pod(engine, *short)
         if count is None:
             return
-        have = _parallel.visible(engine)
-        if have is not None and count.pods == 1 and have < count.needed <= count.have:
-            yield Finding(
-                path=engine.at("env"),
-                message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {have or 'none'} of "
-                f"{count.holders}, {_parallel.sizes(engine)} needs {count.needed}",
-                details=() if have else ("CUDA numbers the container's own GPUs from 0",),
-                certainty=_certainty(engine, count),
-                suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own GPUs",),
-            )
-        if enough:
+        visible = _parallel.visible(engine)
+        if visible is not None and count.pods == 1 and visible < count.needed <= count.have:
+            yield _of_visible_devices(engine, count, visible)
+        if count.have >= count.needed:
             return
-        more: Suggestion = change.limit(count.resource, count.needed)
-        if count.needed > NODE and not count.needed % NODE:
-            more = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
-        divides = _parallel.divides_model(engine)
-        suggestions = [*([more] if divides else []), *_parallel.other_sizes(engine, count)]
-        if count.pods == 1 and _parallel.makes_ray(engine):
-            suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
-        if count.pods > 1 or (engine.group is not None and engine.group.closed):
-            suggestions = _for_a_group(engine, count)
+        is_group = count.pods > 1 or (engine.group is not None and engine.group.closed)
         yield Finding(
             path=_parallel.requested_at(engine),
             message=f"{count.holders} requested, {_parallel.sizes(engine)} needs {count.needed}",
             certainty=_certainty(engine, count),
-            suggestions=tuple(suggestions),
+            suggestions=tuple(_for_a_group(engine, count) if is_group else _for_one_pod(engine, count)),
         )
 
 
+def _of_visible_devices(engine: Engine, count: _parallel.Count, visible: int) -> Finding:
+    """The finding that CUDA_VISIBLE_DEVICES leaves only `visible` of the requested GPUs."""
+    return Finding(
+        path=engine.at("env"),
+        message=f"CUDA_VISIBLE_DEVICES={engine.command.env['CUDA_VISIBLE_DEVICES']} leaves {visible or 'none'} of "
+        f"{count.holders}, {_parallel.sizes(engine)} needs {count.needed}",
+        details=() if visible else ("CUDA numbers the container's own GPUs from 0",),
+        certainty=_certainty(engine, count),
+        suggestions=("no CUDA_VISIBLE_DEVICES: the device plugin gives the container its own GPUs",),
+    )
+
+
+def _for_one_pod(engine: Engine, count: _parallel.Count) -> list[Suggestion]:
+    """Suggestions for an engine in one Pod: more GPUs, then other parallel sizes, then the GPUs of a Ray cluster. More
+    GPUs than a node has are in several Pods."""
+    more: Suggestion = change.limit(count.resource, count.needed)
+    if count.needed > NODE and not count.needed % NODE:
+        more = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
+    suggestions = [more] if _parallel.divides_model(engine) else []
+    suggestions += _parallel.other_sizes(engine, count)
+    if _parallel.makes_ray(engine):
+        suggestions.append("--distributed-executor-backend ray, where other Pods of the Ray cluster have the rest")
+    return suggestions
+
+
 def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
-    """The finding that other Pods have the rest of the GPUs, and no argument leads vLLM to them."""
-    pods = -(-engine.world_size // own)
+    """The finding that this Pod has only `own` GPUs, other Pods have the rest, and no argument leads vLLM to them."""
+    pods = -(-engine.world_size // own)  # rounded up
     nodes = f"--nnodes {pods} with --node-rank and --master-addr on each Pod, --headless on all but the first"
     ray = "--distributed-executor-backend ray"
     return Finding(
@@ -94,18 +105,23 @@ def _of_this_pod(engine: Engine, resource: str, own: int) -> Finding:
 
 
 def _for_a_group(engine: Engine, count: _parallel.Count) -> list[Suggestion]:
-    """Suggestions for an engine over several Pods: more Pods of the present size, then other parallel sizes."""
-    each = count.have // count.pods
-    names = (
-        [f"{-(-count.needed // each)} Pods of {each} × {count.resource}"] if each and not count.needed % each else []
-    )
-    divides = _parallel.divides_model(engine)
-    return [*(names if divides else []), *_parallel.other_sizes(engine, count)]
+    """Suggestions for an engine over several Pods: more Pods of the present size, if they have exactly the GPUs that
+    are needed; then other parallel sizes."""
+    suggestions: list[Suggestion] = []
+    per_pod = count.have // count.pods
+    if per_pod and not count.needed % per_pod and _parallel.divides_model(engine):
+        suggestions.append(f"{count.needed // per_pod} Pods of {per_pod} × {count.resource}")
+    suggestions += _parallel.other_sizes(engine, count)
+    return suggestions
 
 
 def _certainty(engine: Engine, count: _parallel.Count) -> Certainty:
-    """Certain only if vLLM itself rejects, or no other GPU can be visible."""
+    """Certain if vLLM has only this Pod's GPUs and finds no Ray cluster with more; else likely.
+
+    It finds none if its release does not look for one, if the cluster is this Pod, or if no script starts one."""
     if not engine.alone or _parallel.sees_more(engine):
         return "likely"
-    closed = engine.group is not None and engine.group.closed  # a Ray cluster of this one Pod
-    return "certain" if _parallel.refuses(engine) or closed or not engine.command.shell else "likely"
+    is_whole_cluster = engine.group is not None and engine.group.closed  # a Ray cluster of this one Pod
+    if _parallel.refuses(engine) or is_whole_cluster or not engine.command.shell:
+        return "certain"
+    return "likely"

@@ -34,6 +34,7 @@ class GpuIdle(Rule):
         idle = count.have - count.needed
         fewer = (change.limit(count.resource, count.needed),) if count.pods == 1 else ()
         more = () if _holds_the_load(engine) else _parallel.other_sizes(engine, count)
+        # An engine of several GPUs needs a volume there. If it has several already, shm-missing reports that.
         shm = "" if engine.shm.mounted or engine.world_size > 1 else " and a memory volume at /dev/shm"
         yield Finding(
             path=_parallel.requested_at(engine),
@@ -53,10 +54,13 @@ def _holds_the_load(engine: Engine) -> bool:
 
 
 def _shared_out(engine: Engine) -> bool:
-    """True if something else may use them: arguments that can't be seen, a script that gives each of its processes some
-    of the GPUs, a program around vLLM."""
+    """True if something else may use the GPUs.
+
+    vLLM may have arguments that can't be seen, or a program around vLLM flags of its own. Or a script starts several
+    processes, each with some of the GPUs (CUDA_VISIBLE_DEVICES)."""
     if engine.args.open or not engine.command.complete:
         return True
-    words = f"{engine.raw_command} {list(engine.command.env)}"
-    around = engine.command.own_flags or engine.args.unknown
-    return bool(around) or "CUDA_VISIBLE_DEVICES" in words
+    if engine.command.own_flags or engine.args.unknown:
+        return True
+    variable = "CUDA_VISIBLE_DEVICES"
+    return variable in engine.raw_command or any(variable in name for name in engine.command.env)

@@ -38,15 +38,15 @@ class GpuLacksDtype(Rule):
             return
         gpus = engine.gpu.value.gpus
         lacking = [gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.supports_bf16 is False]
-        model = engine.model.value if engine.model else None
-        own = given in (None, "auto") and _takes_its_own(engine) and model and model.torch_dtype == "bfloat16"
-        own = own and not (model and model.dtype_inherited and model.quantization_config)  # AutoAWQ writes float16
-        if not lacking or not (given == "bfloat16" or own):
+        is_given = given == "bfloat16"
+        is_default = given in (None, "auto") and _defaults_to_bfloat16(engine)
+        if not lacking or not (is_given or is_default):
             return
-        what = "--dtype bfloat16" if given == "bfloat16" else "bfloat16, the model's own dtype,"
+        what = "--dtype bfloat16" if is_given else "bfloat16, the model's own dtype,"
         capability = ".".join(map(str, lacking[0].compute_capability or ()))
-        trusted = given == "bfloat16" or _is_read(engine)
-        half = () if model and model.model_type in NO_HALF else (change.flags("--dtype half"),)
+        trusted = is_given or _is_read(engine)
+        model_type = engine.model.value.model_type if engine.model else None
+        half = () if model_type in NO_HALF else (change.flags("--dtype half"),)
         yield Finding(
             path=engine.argument("dtype"),
             message=f"{what} needs compute capability 8.0; {' or '.join(gpu.name for gpu in lacking)} has "
@@ -63,10 +63,16 @@ def _is_read(engine: Engine) -> bool:
     return fact is not None and fact.may_deny and not fact.value.dtype_inherited and is_the_known(engine)
 
 
-def _takes_its_own(engine: Engine) -> bool:
-    """True if `--dtype auto` is config.json's dtype on any GPU (before 0.9); later, a GPU without it gets float16."""
-    return engine.release is not None and engine.release < FALLS_BACK
+def _defaults_to_bfloat16(engine: Engine) -> bool:
+    """True if `--dtype auto` is bfloat16 on any GPU: config.json says so, in a release before `FALLS_BACK`. False if
+    the model or the release is unknown."""
+    if engine.release is None or engine.release >= FALLS_BACK or engine.model is None:
+        return False
+    model = engine.model.value
+    if model.dtype_inherited and model.quantization_config:
+        return False  # the base model's dtype is not the quantized one's: AutoAWQ writes float16
+    return model.torch_dtype == "bfloat16"
 
 
 FALLS_BACK = Release(0, 9)
-"""vLLM 0.9 platforms/cuda.py, `supported_dtypes`."""
+"""From this release on `--dtype auto` is float16 on a GPU without bfloat16 (platforms/cuda.py, `supported_dtypes`)."""

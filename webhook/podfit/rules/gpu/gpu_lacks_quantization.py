@@ -33,35 +33,36 @@ class GpuLacksQuantization(Rule):
         new enough. None if the method, or the capability that it needs, is unknown."""
         if engine.model is None or engine.gpu is None or engine.release is None:
             return
-        used = kernels.method(engine.model.value, engine.args.quantization)
-        if used is None:
+        known_method = kernels.method(engine.model.value, engine.args.quantization)
+        if known_method is None:
             return
-        method, is_certain = used
+        method, is_certain = known_method
         least = kernels.least_capability(method, engine.release)
         if least is None:
             return
         gpus = engine.gpu.value.gpus
+        # A GPU of unknown compute capability counts as new enough.
         old = [gpu for gpu in gpus if gpu.vendor == "nvidia" and (gpu.compute_capability or least) < least]
         if not old:
             return
-        has = min(gpu.compute_capability or least for gpu in old)
-        newer = kernels.first_release(method, has)
+        lowest = min(gpu.compute_capability or least for gpu in old)
+        newer = kernels.first_release(method, lowest)
         yield Finding(
             path=engine.argument("quantization") if "quantization" in engine.args.given else engine.argument("model"),
             message=f"{method} needs compute capability {_dotted(least)} in vLLM {engine.release}; "
-            f"{' or '.join(gpu.name for gpu in old)} has {_dotted(has)}",
+            f"{' or '.join(gpu.name for gpu in old)} has {_dotted(lowest)}",
             certainty=certainty(engine) if len(old) == len(gpus) and is_certain else "likely",
             suggestions=(
                 *((change.release(newer),) if newer and newer > engine.release else ()),
-                f"a GPU of compute capability {_dotted(least)} or higher, such as {_SUCH_AS[least[0]]}",
+                f"a GPU of compute capability {_dotted(least)} or higher, such as {_EXAMPLES[least[0]]}",
             ),
         )
 
 
 def _dotted(capability: tuple[int, int]) -> str:
-    """(9, 0) as "9.0"."""
+    """A compute capability for people: (9, 0) as "9.0"."""
     return "{}.{}".format(*capability)
 
 
-_SUCH_AS = {6: "a T4", 7: "a T4", 8: "an L4", 9: "an H100", 10: "a B200"}
+_EXAMPLES = {6: "a T4", 7: "a T4", 8: "an L4", 9: "an H100", 10: "a B200"}
 """Major version of a required compute capability → a GPU that has each of its minor versions; the L4 has 8.9."""

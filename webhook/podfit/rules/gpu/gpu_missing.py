@@ -37,36 +37,42 @@ class GpuMissing(Rule):
         """Likely: nothing in the object brings a GPU. A resource of a misspelled name, or of zero GPUs, is named."""
         if engine.requested is not None:
             return
-        amounts = engine.container.resources  # limits and requests
-        wrong = gpu.misspelled_resource(amounts)
-        if wrong is not None and not engine.on_processors:
-            name, meant = wrong
-            side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
-            yield Finding(
-                path=engine.at("resources", side, name),
-                message=f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
-                certainty="likely",
-                suggestions=(f"{meant}: {amounts[name]} in resources.limits",),
-            )
+        misspelled = gpu.misspelled_resource(engine.container.resources)
+        if misspelled is not None and not engine.on_processors:
+            yield _misspelled(engine, *misspelled)
         elif not _brought_otherwise(engine):
-            resource = "amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu"
-            zero = next((name for name in amounts if gpu.is_one(name)), None)
-            requested = f"{zero}: {amounts[zero]}" if zero else "no GPU"
-            yield Finding(
-                path=engine.at("resources", "limits"),
-                message=f"{requested} is requested: unless the node's runtime gives GPUs to every container, vLLM "
-                "finds none and ends with `Failed to infer device type`",
-                certainty="likely",
-                suggestions=(
-                    "an image of vllm/vllm-openai-cpu"
-                    if _names_processors(engine)
-                    else f'{zero or resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits',
-                ),
-            )
+            yield _not_requested(engine)
+
+
+def _misspelled(engine: Engine, name: str, meant: str) -> Finding:
+    """The finding on a request for the resource `name`, which no node has, instead of `meant`."""
+    side = "limits" if name in mapping(engine.field("resources", "limits")) else "requests"
+    return Finding(
+        path=engine.at("resources", side, name),
+        message=f"{name!r} is not a resource of any node, so the Pod gets no GPU; did you mean {meant}?",
+        certainty="likely",
+        suggestions=(f"{meant}: {engine.container.resources[name]} in resources.limits",),
+    )
+
+
+def _not_requested(engine: Engine) -> Finding:
+    """The finding on a container that requests no GPU, or zero of them."""
+    amounts = engine.container.resources  # of limits and requests
+    zero = next((name for name in amounts if gpu.is_one(name)), None)  # any other amount would be `requested`
+    requested = f"{zero}: {amounts[zero]}" if zero else "no GPU"
+    resource = zero or ("amd.com/gpu" if engine.vendor == "amd" else "nvidia.com/gpu")
+    limit = f'{resource}: "{parallel.gpus_needed(engine.args) or 1}" in resources.limits'
+    return Finding(
+        path=engine.at("resources", "limits"),
+        message=f"{requested} is requested: unless the node's runtime gives GPUs to every container, vLLM "
+        "finds none and ends with `Failed to infer device type`",
+        certainty="likely",
+        suggestions=("an image of vllm/vllm-openai-cpu" if _names_processors(engine) else limit,),
+    )
 
 
 def _names_processors(engine: Engine) -> bool:
-    """True if `--device cpu` is in the command."""
+    """True if `--device cpu` is in the command: the author wants vLLM's CPU backend."""
     words = " ".join([word.text for word in engine.command.words])
     return "--device cpu" in words or "--device=cpu" in words
 
@@ -80,20 +86,23 @@ def _brought_otherwise(engine: Engine) -> bool:
     - a runtime class, a claim, a privileged container, an operator, or Pods of a Ray cluster,
     - `--gpu`, a given GPU memory size, or a policy that says so."""
     image = engine.field("image")
-    if not isinstance(image, str) or not release.is_official(image) or _OTHERS.search(image):
+    if not isinstance(image, str) or not release.is_official(image) or _OTHER_DEVICES.search(image):
         return True
-    facts, completed = engine.facts, "resources" in engine.workload.completes
-    if facts.gpu is not None or facts.gpu_memory is not None or completed or engine.on_processors:
+    facts = engine.facts
+    if facts.gpu is not None or facts.gpu_memory is not None or facts.assume.gpus_without_request:
         return True
-    if facts.assume.gpus_without_request:
+    if "resources" in engine.workload.completes or engine.on_processors:
         return True
     if engine.pod("runtimeClassName") or engine.pod("resourceClaims") or engine.field("resources", "claims"):
         return True
     if gpu.may_be_one(engine.container.resources) or _parallel.sees_more(engine):
         return True
-    of_ray = "ray" in (engine.args.get("distributed_executor_backend"), engine.args.get("data_parallel_backend"))
-    of_ray = of_ray or _parallel.makes_ray(engine) or "headGroupSpec" in engine.workload.path.parts
-    return of_ray or engine.args.get("data_parallel_size_local") == 0
+    if "ray" in (engine.args.get("distributed_executor_backend"), engine.args.get("data_parallel_backend")):
+        return True
+    if _parallel.makes_ray(engine) or "headGroupSpec" in engine.workload.path.parts:
+        return True
+    return bool(engine.args.get("data_parallel_size_local") == 0)  # all ranks are in other Pods
 
 
-_OTHERS = regex(r"-(cpu|tpu)\b")
+_OTHER_DEVICES = regex(r"-(cpu|tpu)\b")
+"""vLLM's own images for other devices than GPUs."""

@@ -31,7 +31,9 @@ class ImageForOtherGpu(Rule):
         """Likely: the name of the image shows its build, as the resource shows the GPU. Vendors are compared only for a
         resource of `_VENDORS` and a build of vLLM's."""
         image, resource = engine.field("image"), engine.requested[0] if engine.requested else ""
-        if isinstance(image, str) and (old := _dropped(engine, image)):
+        if not isinstance(image, str):
+            return
+        if old := _dropped_gpu(engine, image):
             yield Finding(
                 path=engine.at("image"),
                 message=f"image {image!r} has CUDA 13, which no longer supports {old}",
@@ -39,33 +41,32 @@ class ImageForOtherGpu(Rule):
                 suggestions=(*filter(None, [release.with_cuda_12(image)]), "a GPU of compute capability 7.5 or higher"),
             )
             return
-        usual = resource.startswith(_USUAL)
-        requested_vendor = (
-            _USUAL if usual else next((vendor for vendor in _VENDORS if resource.startswith(vendor)), None)
-        )
-        if requested_vendor is None or not isinstance(image, str) or len(image) > release.LONGEST:
+        requested_vendor = _vendor_of_resource(resource)
+        if requested_vendor is None or len(image) > release.LONGEST:
             return
-        if usual and not _may_be_for_another(image):
-            return
-        image_vendor = _vendor(image)
+        if requested_vendor == _NVIDIA and not _may_be_for_another(image):
+            return  # the usual case, decided quickly
+        image_vendor = _vendor_of_image(image)
         if image_vendor is None or requested_vendor == image_vendor:
             return
         yield Finding(
             path=engine.at("image"),
-            message=f"image {str(image)!r} is built for {_VENDORS[image_vendor]}'s GPUs, and {resource} is "
+            message=f"image {image!r} is built for {_VENDORS[image_vendor]}'s GPUs, and {resource} is "
             f"{_VENDORS[requested_vendor]}'s: vLLM finds no GPU",
             certainty="likely",
             suggestions=(f"an image of {_IMAGES[requested_vendor]}",),
         )
 
 
-def _dropped(engine: Engine, image: str) -> str | None:
-    """The container's GPU, if CUDA 13 in the image does not support it; else None."""
-    gpus = engine.gpu.value.gpus if engine.gpu else ()
-    capabilities = [gpu.compute_capability for gpu in gpus]
-    if not gpus or any(capability is None or capability >= LEAST_CAPABILITY for capability in capabilities):
+def _dropped_gpu(engine: Engine, image: str) -> str | None:
+    """The name of the container's GPU, if the image has CUDA 13 and that no longer supports it; else None. None, too,
+    if one of several possible GPUs is supported, or its compute capability is unknown."""
+    if engine.gpu is None or not engine.gpu.value.gpus or release.cuda_of_image(image) != LEAST_CUDA:
         return None
-    return engine.gpu.value.name if engine.gpu and release.cuda_of_image(image) == LEAST_CUDA else None
+    capabilities = [gpu.compute_capability for gpu in engine.gpu.value.gpus]
+    if any(capability is None or capability >= LEAST_CAPABILITY for capability in capabilities):
+        return None
+    return engine.gpu.value.name
 
 
 LEAST_CUDA, LEAST_CAPABILITY = 13, (7, 5)
@@ -74,30 +75,40 @@ vLLM's docker/versions.json names begin with 7.5)."""
 
 
 def _may_be_for_another(image: str) -> bool:
-    """False if `_vendor` certainly finds no other vendor than NVIDIA: a quick look before the thorough one."""
+    """False if `_vendor_of_image` certainly finds no other vendor than NVIDIA: a quick look before the thorough one."""
     return "rocm" in image or "-xpu" in image
 
 
-def _vendor(image: str) -> str | None:
-    """The prefix of the resources that this build of vLLM's is for; None for a third-party image."""
+def _vendor_of_resource(resource: str) -> str | None:
+    """The prefix in `_VENDORS` that the name of a resource has; None if it has none of them."""
+    for prefix in _VENDORS:
+        if resource.startswith(prefix):
+            return prefix
+    return None
+
+
+def _vendor_of_image(image: str) -> str | None:
+    """The prefix in `_VENDORS` of the resources that this build of vLLM's is for; None for a third-party image."""
     name = image.partition("@")[0]
     repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
-    if _ROCM.search(repository):
-        return "amd.com/"
-    if not release.is_official(image) or _OTHERS.search(name):
+    if _ROCM_REPOSITORY.search(repository):
+        return _AMD
+    if not release.is_official(image) or _OTHER_BUILD.search(name):
         return None
     if repository.endswith("-xpu"):
-        return "gpu.intel.com/"
-    return "nvidia.com/" if repository.endswith("vllm-openai") else None
+        return _INTEL
+    return _NVIDIA if repository.endswith("vllm-openai") else None
 
 
-_USUAL = "nvidia.com/"
-_VENDORS = {_USUAL: "NVIDIA", "amd.com/": "AMD", "gpu.intel.com/": "Intel"}
+_NVIDIA, _AMD, _INTEL = "nvidia.com/", "amd.com/", "gpu.intel.com/"
+_VENDORS = {_NVIDIA: "NVIDIA", _AMD: "AMD", _INTEL: "Intel"}
+"""Prefix of a GPU resource → its vendor, for people."""
 _IMAGES = {
-    "nvidia.com/": "vllm/vllm-openai",
-    "amd.com/": "vllm/vllm-openai-rocm",
-    "gpu.intel.com/": "vllm/vllm-openai-xpu",
+    _NVIDIA: "vllm/vllm-openai",
+    _AMD: "vllm/vllm-openai-rocm",
+    _INTEL: "vllm/vllm-openai-xpu",
 }
-_ROCM = regex(r"(^|/)(vllm-openai-rocm|rocm/vllm(-dev)?)$")
-_OTHERS = regex(r"rocm|hip|gaudi|hpu|neuron", re.IGNORECASE)
-"""In a tag: a mirror may distinguish builds by it."""
+"""Prefix of a GPU resource → vLLM's image for it."""
+_ROCM_REPOSITORY = regex(r"(^|/)(vllm-openai-rocm|rocm/vllm(-dev)?)$")
+_OTHER_BUILD = regex(r"rocm|hip|gaudi|hpu|neuron", re.IGNORECASE)
+"""A part of a name or tag by which a mirror may distinguish another build."""

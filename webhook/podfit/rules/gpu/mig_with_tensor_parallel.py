@@ -28,32 +28,33 @@ class MigWithTensorParallel(Rule):
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain with CUDA 11 and 12, if the resource or a label of the node names the slice. None for whole GPUs, an
-        engine of one GPU, and an engine over several Pods."""
+        """Certain with CUDA 11 and 12 in a release that does not look for a Ray cluster; else likely.
+
+        None for whole GPUs, an engine of one GPU, and an engine over several Pods. A GPU is a slice if the resource or
+        a label of the node says so."""
         if engine.requested is None:
             return
         resource, count = engine.requested
-        by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource
+        by_resource = resource.startswith("nvidia.com/mig-") and " + " not in resource  # " + ": several resources
         gpus = engine.gpu.value.gpus if engine.gpu else ()
         if not by_resource and not (gpus and gpus[0].mig and all(gpu.mig for gpu in gpus)):
             return
         if engine.spans_pods or engine.world_size < 2:
             return
-        newer = BUILT_FOR_CUDA_13.search(str(engine.field("image"))[:LONGEST]) is not None
-        refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not newer
+        has_cuda_13 = BUILT_FOR_CUDA_13.search(str(engine.field("image"))[:LONGEST]) is not None
+        refuses = engine.release is not None and LAST_WITH_RAY < engine.release < CUDA_13 and not has_cuda_13
         slices = f"{count} × {resource}" if count else resource
-        text = f"nvidia.com/gpu: {engine.world_size} instead of slices"
-        if not by_resource:
-            slices, text = f"{slices} of {' or '.join(gpu.name for gpu in gpus)}", "GPUs that are not partitioned"
+        if by_resource:
+            without_slices = f"nvidia.com/gpu: {engine.world_size} instead of slices"
+        else:
+            slices = f"{slices} of {' or '.join(gpu.name for gpu in gpus)}"
+            without_slices = "GPUs that are not partitioned"
         yield Finding(
             path=engine.at("resources", "limits", resource),
             message=f"an engine of {engine.world_size} GPUs on MIG slices ({slices}): a process sees one slice",
             certainty="certain" if refuses else "likely",
             rests_on=() if by_resource else ("gpu",),
-            suggestions=(
-                "--tensor-parallel-size 1 with a larger slice",
-                text,
-            ),
+            suggestions=("--tensor-parallel-size 1 with a larger slice", without_slices),
         )
 
 
@@ -61,4 +62,4 @@ LAST_WITH_RAY = Release(0, 11, 0)
 """Up to this release too few GPUs make vLLM look for a Ray cluster, which a script may have started."""
 BUILT_FOR_CUDA_13 = regex(r"(?<![a-z0-9])cu(?:da)?[-_.]?13", re.IGNORECASE)
 """NVIDIA's limit "only enumeration of a single MIG instance is supported" is for CUDA 11 and 12 (NVIDIA MIG user guide,
-device enumeration). Tags of the builds before it that have it too: v0.13.0-cu130."""
+device enumeration). Builds of releases before `CUDA_13` that have CUDA 13 too have such a tag: v0.13.0-cu130."""

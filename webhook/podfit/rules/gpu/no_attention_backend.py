@@ -19,42 +19,52 @@ cache's dtype. It ends if none does (platforms/cuda.py get_attn_backend_cls). Th
 to 0.33."""
 MLA_MODEL_TYPES = frozenset({"deepseek_v2", "deepseek_v3", "kimi_k2"})
 """Families whose attention is multi-head latent attention (`is_deepseek_mla`) in each of these releases."""
-SPARSE = frozenset({"deepseek_v32", "glm_moe_dsa"})
+SPARSE_MODEL_TYPES = frozenset({"deepseek_v32", "glm_moe_dsa"})
 """Families whose `index_topk` makes it sparse (models/deepseek_v2.py `is_v32`), from the release that knows them on."""
-SPARSE_ON_12 = Release(0, 24)
+SPARSE_ON_12_SINCE = Release(0, 24)
 """The first that was read with a sparse backend for 12.x, FLASHINFER_MLA_SPARSE_SM120; 0.23.0 has none."""
-TRITON_READS_FP8 = Release(0, 17, 1), Release(0, 18)
-"""TRITON_MLA, which alone is left outside 9.x and 10.x, takes no FP8 cache in the first, and does in the second."""
-TRITON_ASKS = Release(0, 26)
-"""Since then it says that FP8 needs 8.9 (v1/attention/backends/mla/triton_mla.py); 0.25.1 leaves it to the kernel's
-compiler, which has no FP8 there either."""
-NVFP4 = Release(0, 25, 1), Release(0, 31)
-"""In these FLASHINFER alone reads an NVFP4 cache, and on 10.x alone (v1/attention/backends/flashinfer.py)."""
-TRITON_ATTN_ASKS = Release(0, 24)
-"""Since then TRITON_ATTN wants 8.9 for an FP8 cache (v1/attention/backends/triton_attn.py), and FLASHINFER, which else
-would read one, 8.0, no attention sinks before 9.0, and one of HEAD_SIZES (v1/attention/backends/flashinfer.py)."""
+MLA_FP8_UNTIL, MLA_FP8_SINCE = Release(0, 17, 1), Release(0, 18)
+"""TRITON_MLA is the only backend outside 9.x and 10.x. It takes no FP8 cache until the first release, and takes one
+from the second on."""
+MLA_FP8_CHECKED_SINCE = Release(0, 26)
+"""From this release on TRITON_MLA says that FP8 needs 8.9 (v1/attention/backends/mla/triton_mla.py). 0.25.1 leaves it
+to the kernel's compiler, which has no FP8 there either."""
+NVFP4_SINCE, NVFP4_UNTIL = Release(0, 25, 1), Release(0, 31)
+"""From the first release until the second, FLASHINFER alone reads an NVFP4 cache, and on 10.x alone
+(v1/attention/backends/flashinfer.py)."""
+FP8_CHECKED_SINCE = Release(0, 24)
+"""From this release on TRITON_ATTN wants 8.9 for an FP8 cache (v1/attention/backends/triton_attn.py). FLASHINFER, which
+else would read one, wants 8.0, no attention sinks before 9.0, and one of HEAD_SIZES
+(v1/attention/backends/flashinfer.py)."""
 HEAD_SIZES = (64, 128, 256, 512)
-NOWHERE = frozenset({"fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"})
-"""No backend of latent attention reads these, on whatever GPU."""
+NATIVE_FP8, FLASHINFER_LEAST = (8, 9), (8, 0)
+"""Compute capabilities (major, minor): from the first on, GPUs have native FP8 (fp8e4nv); from the second on,
+FLASHINFER reads an FP8 cache."""
+UNREAD_MLA_DTYPES = frozenset({"fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"})
+"""KV cache dtypes that no backend of latent attention reads on any GPU."""
 FP8_KV_DTYPES = frozenset({"fp8", "fp8_e4m3"})
-CACHES_AS_IT_IS = frozenset({"FalconForCausalLM", "RWForCausalLM", "BaichuanForCausalLM", "BaiChuanForCausalLM"})
-"""They hand their attention no cache config, so that no backend is asked for another dtype than the model's (vLLM 0.33
-models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
+WITHOUT_CACHE_CONFIG = frozenset({"FalconForCausalLM", "RWForCausalLM", "BaichuanForCausalLM", "BaiChuanForCausalLM"})
+"""Classes that hand their attention no cache config, so that no backend is asked for another dtype than the model's
+(vLLM 0.33 models/falcon.py, 0.24 models/baichuan.py with ALiBi)."""
 OTHER_BACKEND_SETTINGS = ("attention_backend", "attention_config", "model_impl", "kv_cache_dtype_skip_layers")
 """Arguments with which another backend, another implementation or other layers are asked."""
 MLA_OFF_VARIABLE = "VLLM_MLA_DISABLE"
 FP8_KV_CACHE = change.flags("--kv-cache-dtype fp8")
 WITHOUT_KV_DTYPE = change.without("--kv-cache-dtype", "without {}")
+Capability = tuple[int, int]
+"""The compute capability of an NVIDIA GPU: (major, minor)."""
 
 
-class Lack(NamedTuple):
-    """A feature that no backend supports: the argument that asks for it, the message, and suggestions."""
+class Unsupported(NamedTuple):
+    """A feature of the model's attention, or a KV cache dtype, that no backend supports on a GPU."""
 
     dest: str | None
     """The argument that asks for it; None: the model does."""
     message: str
+    """The feature and the GPUs that have it, without the GPU at hand."""
     suggestions: tuple[Suggestion, ...]
     uncertain: str | None = None
+    """Why it is not certain that vLLM rejects it; None if it is."""
 
 
 class NoAttentionBackend(Rule):
@@ -105,87 +115,113 @@ class NoAttentionBackend(Rule):
             or any(gpu.vendor != "nvidia" or gpu.compute_capability is None for gpu in gpus)
         ):
             return
-        items = [_lack(engine, model, engine.release, gpu.compute_capability or (0, 0)) for gpu in gpus]
-        lacks = [lack for lack in items if lack is not None]
-        if len(lacks) < len(items):
-            return
-        why = next((lack.uncertain for lack in lacks if lack.uncertain), None) or _uncertain(engine)
+        results = [_unsupported(engine, model, engine.release, gpu.compute_capability or (0, 0)) for gpu in gpus]
+        unsupported = [result for result in results if result is not None]
+        if len(unsupported) < len(results):
+            return  # one of the GPUs has a backend
+        doubts = [result.uncertain for result in unsupported if result.uncertain]
+        why = doubts[0] if doubts else _uncertain(engine)
         yield Finding(
-            path=engine.argument(lacks[0].dest or "model"),
-            message=f"{lacks[0].message}, and this is {with_capability(gpus)}",
+            path=engine.argument(unsupported[0].dest or "model"),
+            message=f"{unsupported[0].message}, and this is {with_capability(gpus)}",
             certainty="likely" if why else "certain",
             uncertain=why,
-            suggestions=tuple(dict.fromkeys(suggestion for lack in lacks for suggestion in lack.suggestions)),
+            suggestions=tuple(dict.fromkeys(suggestion for result in unsupported for suggestion in result.suggestions)),
         )
 
 
-def _lack(engine: Engine, model: Model, release: Release, has: tuple[int, int]) -> Lack | None:
-    """The part of the model's attention that no backend of the release supports on a GPU of this compute capability
-    (major, minor); None if a backend supports all of it."""
-    family, dtype = model.config.get("model_type") or model.model_type, engine.args.given.get("kv_cache_dtype")
-    if not model.kv_lora_rank or not any(architecture.endswith("ForCausalLM") for architecture in model.architectures):
-        return _without_latents(model, dtype, release, has)
-    if family in SPARSE and model.config.get("index_topk"):
-        if has[0] in (9, 10) or (has[0] == 12 and release >= SPARSE_ON_12):
-            return None
-        on_12 = " (12.x: vLLM 0.24 or newer)" if has[0] == 12 else ""
-        message = f"the sparse attention of {model.id} needs compute capability 9.x or 10.x in vLLM {release}{on_12}"
-        return Lack(None, message, ("GPUs of compute capability 9.x or 10.x, such as the H200",))
-    if family not in MLA_MODEL_TYPES or not isinstance(dtype, str):
-        return None
-    if dtype in NOWHERE:
-        reads = has[0] in (9, 10) or (has >= (8, 9) and release >= TRITON_READS_FP8[1])
-        message = f"vLLM {release} reads no {dtype} KV cache for the latent attention of {model.id} on any GPU"
-        return Lack("kv_cache_dtype", message, (FP8_KV_CACHE,) if reads else (WITHOUT_KV_DTYPE,))
-    if dtype not in FP8_KV_DTYPES or has[0] in (9, 10):
-        return None
-    whose = f"a {dtype} KV cache for the latent attention of {model.id}"
-    if release <= TRITON_READS_FP8[0]:
-        newer = ("vLLM 0.18 or newer",) if has >= (8, 9) else ()
-        message = f"vLLM {release} reads {whose} on compute capability 9.x and 10.x alone"
-        return Lack("kv_cache_dtype", message, (WITHOUT_KV_DTYPE, *newer))
-    if release >= TRITON_READS_FP8[1] and has < (8, 9):
-        message = f"vLLM {release} reads {whose} from compute capability 8.9 on"
-        compiler = None if release >= TRITON_ASKS else "vLLM before 0.26 leaves it to the kernel's compiler"
-        return Lack("kv_cache_dtype", message, (WITHOUT_KV_DTYPE,), compiler)
+def _unsupported(engine: Engine, model: Model, release: Release, capability: Capability) -> Unsupported | None:
+    """The feature that no backend of the release supports on a GPU of this compute capability. None if a backend
+    supports them all, or the kind of attention was not read."""
+    dtype = engine.args.given.get("kv_cache_dtype")
+    is_text_model = any(architecture.endswith("ForCausalLM") for architecture in model.architectures)
+    if not model.kv_lora_rank or not is_text_model:
+        return _unsupported_without_mla(model, dtype, release, capability)
+    family = model.config.get("model_type") or model.model_type
+    if family in SPARSE_MODEL_TYPES and model.config.get("index_topk"):
+        return _unsupported_sparse(model, release, capability)
+    if family in MLA_MODEL_TYPES and isinstance(dtype, str):
+        return _unsupported_mla_dtype(model, dtype, release, capability)
     return None
 
 
-def _without_latents(model: Model, dtype: object, release: Release, has: tuple[int, int]) -> Lack | None:
-    """`_lack` of a model without latent attention (MLA): the KV cache dtypes nvfp4 and fp8 on older GPUs. None for an
-    unknown kind of attention, and for other dtypes."""
-    without = (WITHOUT_KV_DTYPE,)
+def _unsupported_sparse(model: Model, release: Release, capability: Capability) -> Unsupported | None:
+    """Sparse latent attention on a GPU without kernels for it; None if a backend has them."""
+    major, _ = capability
+    if major in (9, 10) or (major == 12 and release >= SPARSE_ON_12_SINCE):
+        return None
+    on_12 = " (12.x: vLLM 0.24 or newer)" if major == 12 else ""
+    return Unsupported(
+        dest=None,
+        message=f"the sparse attention of {model.id} needs compute capability 9.x or 10.x in vLLM {release}{on_12}",
+        suggestions=("GPUs of compute capability 9.x or 10.x, such as the H200",),
+    )
+
+
+def _unsupported_mla_dtype(model: Model, dtype: str, release: Release, capability: Capability) -> Unsupported | None:
+    """A KV cache `dtype` that no backend of latent attention (MLA) reads. None if one reads it, for a dtype that was
+    not read, and for releases of which it is not known."""
+    major, _ = capability
+    dest = "kv_cache_dtype"
+    has_native_fp8 = capability >= NATIVE_FP8
+    if dtype in UNREAD_MLA_DTYPES:
+        reads_fp8 = major in (9, 10) or (has_native_fp8 and release >= MLA_FP8_SINCE)
+        message = f"vLLM {release} reads no {dtype} KV cache for the latent attention of {model.id} on any GPU"
+        return Unsupported(dest, message, (FP8_KV_CACHE if reads_fp8 else WITHOUT_KV_DTYPE,))
+    if dtype not in FP8_KV_DTYPES or major in (9, 10):
+        return None
+    cache = f"a {dtype} KV cache for the latent attention of {model.id}"
+    if release <= MLA_FP8_UNTIL:
+        newer = ("vLLM 0.18 or newer",) if has_native_fp8 else ()
+        message = f"vLLM {release} reads {cache} on compute capability 9.x and 10.x alone"
+        return Unsupported(dest, message, (WITHOUT_KV_DTYPE, *newer))
+    if release >= MLA_FP8_SINCE and not has_native_fp8:
+        message = f"vLLM {release} reads {cache} from compute capability 8.9 on"
+        is_checked = release >= MLA_FP8_CHECKED_SINCE
+        doubt = None if is_checked else "vLLM before 0.26 leaves it to the kernel's compiler"
+        return Unsupported(dest, message, (WITHOUT_KV_DTYPE,), doubt)
+    return None
+
+
+def _unsupported_without_mla(
+    model: Model, dtype: object, release: Release, capability: Capability
+) -> Unsupported | None:
+    """The KV cache dtype nvfp4 or fp8 of a model without latent attention (MLA), on a GPU for which no backend reads
+    it. None if one reads it, for other dtypes (also None: not set), and for an unknown kind of attention."""
     if not model.num_attention_heads or not generates_text(model):
         return None
-    if not CACHES_AS_IT_IS.isdisjoint(model.architectures):
+    if not WITHOUT_CACHE_CONFIG.isdisjoint(model.architectures):
         return None
-    if dtype == "nvfp4" and has[0] != 10 and NVFP4[0] <= release <= NVFP4[1]:
+    major, _ = capability
+    dest, without = "kv_cache_dtype", (WITHOUT_KV_DTYPE,)
+    has_native_fp8 = capability >= NATIVE_FP8
+    if dtype == "nvfp4" and major != 10 and NVFP4_SINCE <= release <= NVFP4_UNTIL:
         message = f"vLLM {release} reads an nvfp4 KV cache on compute capability 10.x alone"
-        return Lack("kv_cache_dtype", message, (*((FP8_KV_CACHE,) if has >= (8, 9) else ()), *without))
-    if dtype not in FP8_KV_DTYPES | {"fp8_e5m2"} or release < TRITON_ATTN_ASKS or has >= (8, 9):
+        return Unsupported(dest, message, (FP8_KV_CACHE, *without) if has_native_fp8 else without)
+    if dtype not in FP8_KV_DTYPES | {"fp8_e5m2"} or release < FP8_CHECKED_SINCE or has_native_fp8:
         return None
-    if has < (8, 0):
+    if capability < FLASHINFER_LEAST:
         message = f"vLLM {release} reads no {dtype} KV cache below compute capability 8.0"
-        return Lack("kv_cache_dtype", message, without)
+        return Unsupported(dest, message, without)
     if model.model_type == "gpt_oss":
         message = f"vLLM {release} reads a {dtype} KV cache with attention sinks from compute capability 8.9 on"
-        return Lack("kv_cache_dtype", message, without)
+        return Unsupported(dest, message, without)
     if model.head_dim and model.head_dim not in HEAD_SIZES:
         message = f"vLLM {release} reads a {dtype} KV cache of heads of {model.head_dim} from compute capability 8.9 on"
-        return Lack("kv_cache_dtype", message, without, "how wide vLLM makes the heads is not certain")
+        return Unsupported(dest, message, without, "how wide vLLM makes the heads is not certain")
     return None
 
 
 def _asks_for_others(engine: Engine) -> bool:
-    """True if a backend is named, or something else decides which backend vLLM checks."""
-    args, env = engine.args, engine.command.env
-    variables = (
-        {MLA_OFF_VARIABLE, "VLLM_ATTENTION_BACKEND"}
-        if engine.release and engine.release <= _flags.BACKEND_VARIABLE[1]
-        else {MLA_OFF_VARIABLE}
-    )
-    is_chosen = not variables.isdisjoint(env.keys() | engine.declared)
-    return is_chosen or any(dest in args.given or dest in args.unresolved for dest in OTHER_BACKEND_SETTINGS)
+    """True if the list of backends that vLLM checks may be another one: a backend is named, MLA is off, or one of
+    `OTHER_BACKEND_SETTINGS` is set."""
+    args = engine.args
+    variables = {MLA_OFF_VARIABLE}
+    if engine.release and engine.release <= _flags.BACKEND_VARIABLE[1]:
+        variables.add("VLLM_ATTENTION_BACKEND")  # later releases ignore it
+    if not variables.isdisjoint(engine.command.env.keys() | engine.declared):
+        return True
+    return any(dest in args.given or dest in args.unresolved for dest in OTHER_BACKEND_SETTINGS)
 
 
 def _uncertain(engine: Engine) -> str | None:

@@ -37,42 +37,49 @@ class UnknownGpu(Rule):
     needs = ("vllm_args",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """A fact about what podfit knows."""
+        """Certain: it is about what podfit knows. Advice if a named GPU would make no difference: the container fits
+        all of them, or podfit could not plan it there either."""
         if engine.requested is None or engine.gpu is not None or engine.facts.gpu_memory is not None:
             return
         if engine.once(gpu_set.on_largest) is not None:
             return  # it fits no known GPU, which the rules about memory report
         resource, count = engine.requested
-        many = f"{count} × {resource}" if count else resource
+        request = f"{count} × {resource}" if count else resource
         label = PRODUCT_LABEL.get(gpu.maker.of_resources(resource, {}))
-        where = gpu_set.sentence(engine)
+        placement_text = gpu_set.sentence(engine)
         change = engine.once(gpu_set.selector) or (f"nodeSelector {label} with the GPU's label" if label else None)
         yield Finding(
             path=engine.workload.path / "nodeSelector",
-            message=f"{many} of an unknown kind: {where or 'GPU memory is not checked'}{_of_another_maker(engine)}",
+            message=f"{request} of an unknown kind: {placement_text or 'GPU memory is not checked'}"
+            f"{_of_another_maker(engine)}",
             details=_of_no_node(engine),
-            advice=_has_no_answer(engine, where) or engine.once(gpu_set.fits_all),
+            advice=_has_no_answer(engine, placement_text) or engine.once(gpu_set.fits_all),
             suggestions=(change,) if change else (),
         )
 
 
 def _of_no_node(engine: Engine) -> tuple[str, ...]:
-    """Why the known nodes, such as those of `--nodes`, do not narrow the choice; empty if they do."""
+    """A detail: why the known nodes, such as those of `--nodes`, do not narrow the choice. Empty if a known node can
+    run the Pod, or no nodes are known."""
     placement = engine.placement
     if placement is None or placement.candidates or not placement.node_count:
         return ()
     return (f"no known node can run it: {placement.why}",)
 
 
-def _has_no_answer(engine: Engine, where: str | None) -> bool:
-    """True if a named GPU would not be checked either: the model is unknown, its plan is unsure, or there is none."""
-    if where is None:
+def _has_no_answer(engine: Engine, placement_text: str | None) -> bool:
+    """True if a named GPU would not be checked either: the model is unknown, or every plan is unsure.
+
+    `placement_text`: of `gpu_set.sentence`. Without it no GPU was planned. If podfit plans its table (`plans_table`),
+    then the reason is not that the GPU is unknown, and a named one would change nothing."""
+    if placement_text is None:
         return engine.model is None or engine.facts.plans_table
-    return where.startswith(gpu_set.UNSURE)
+    return placement_text.startswith(gpu_set.UNSURE)
 
 
 def _of_another_maker(engine: Engine) -> str:
-    """A note that the container asks for GPUs of another maker than the assumed one."""
+    """A note that `--gpu` or the policy's `assume.gpu` is a GPU of another maker than the container asks for. Empty if
+    neither is set."""
     assumed = gpu.assumed(engine.facts)
     if engine.facts.gpu is not None:
         return f" (--gpu {engine.facts.gpu.name} is another maker's)"

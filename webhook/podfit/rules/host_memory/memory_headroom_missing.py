@@ -33,7 +33,7 @@ class MemoryHeadroomMissing(Rule):
             return
         needed = host.need
         if not max(needed.likely, engine.plan.checkpoint or 0) <= limit < needed.high:
-            return  # below that, memory-limit-too-low speaks
+            return  # a lower limit is that of memory-limit-too-low or memory-limit-below-checkpoint
         advice = memory_sizes.advised_limit(engine) or 0
         yield Finding(
             path=engine.memory_at,

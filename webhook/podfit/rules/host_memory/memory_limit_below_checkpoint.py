@@ -8,7 +8,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 
 SMALLEST_SHARE = 0.9
-"""A limit that holds so much of the checkpoint is not reported."""
+"""A limit that holds this share of the checkpoint is not reported: little is read again (podfit's choice)."""
 
 
 class MemoryLimitBelowCheckpoint(Rule):
@@ -27,7 +27,8 @@ class MemoryLimitBelowCheckpoint(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Advice: a faster start may be worth less than the memory."""
+        """Possible, and advice: a faster start may be worth less than the memory. None if vLLM itself does not fit, if
+        the size of the weights is in doubt, and for an engine over several Pods."""
         limit, host, weights = engine.memory_limit, engine.plan.host, engine.plan.checkpoint
         if limit is None or host is None or weights is None or memory_sizes.elsewhere(engine):
             return

@@ -7,8 +7,10 @@ from podfit.kube.quantity import human, quantity, try_parse
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
+from podfit.vllm.memory.estimate import Estimate
 
 EVICTED = "the scheduler reserves none of it, and the kubelet evicts the Pod first if the node runs short"
+"""The effects of a missing memory request."""
 
 
 class MemoryLimitMissing(Rule):
@@ -33,8 +35,9 @@ class MemoryLimitMissing(Rule):
     mute_for = ("memory-limit", "resources")
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain for a Pod; likely for a workload, whose Pods a LimitRange may give a default."""
-        if engine.memory_limit is not None or not _absent(engine) or engine.command.entry == "worker":
+        """Certain for a Pod; likely for a workload, to whose Pods a LimitRange may give a limit. Advice if the need is
+        unknown, or a request covers it."""
+        if engine.memory_limit is not None or not _is_absent(engine) or engine.command.entry == "worker":
             return
         host = None if engine.spans_pods else engine.plan.host
         advice = memory_sizes.advised_limit(engine) if host else None
@@ -43,13 +46,7 @@ class MemoryLimitMissing(Rule):
             path=engine.at("resources", "limits", "memory"),
             message=f"no host memory {'limit' if _has_request(engine) else 'request or limit'}"
             + (f"; vLLM needs about {human(needed.likely)} (up to {human(needed.high)})" if needed else ""),
-            details=lines(
-                None if _has_request(engine) or needed is None else EVICTED,
-                memory_sizes.cached(engine)
-                if advice and needed and advice > memory_sizes.rounded(needed.high)
-                else None,
-                None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
-            ),
+            details=_details(engine, needed, advice),
             certainty="certain" if engine.workload.kind == "Pod" else "likely",
             advice=needed is None or _is_reserved(engine, needed.likely),
             suggestions=(f"resources.limits.memory: {quantity(advice)}",) if advice else (),
@@ -57,9 +54,22 @@ class MemoryLimitMissing(Rule):
         )
 
 
-def _absent(engine: Engine) -> bool:
-    """True if there is no limit at all, rather than one that can't be read."""
-    return engine.field("resources", "limits", "memory") is None and engine.pod("resources", "limits", "memory") is None
+def _details(engine: Engine, needed: Estimate | None, advice: int | None) -> tuple[str, ...]:
+    """The effects of a missing request, the page cache in the advised limit, and the LimitRange of a workload.
+
+    `needed`: host memory, None if unknown; `advice`: the advised limit in bytes, None if there is none."""
+    includes_cache = advice and needed and advice > memory_sizes.rounded(needed.high)
+    return lines(
+        EVICTED if needed is not None and not _has_request(engine) else None,
+        memory_sizes.cached(engine) if includes_cache else None,
+        None if engine.workload.kind == "Pod" else "a LimitRange of the namespace may set one for its Pods",
+    )
+
+
+def _is_absent(engine: Engine) -> bool:
+    """True if neither the container nor its Pod has a limit; False for one that can't be read."""
+    own, shared = engine.field("resources", "limits", "memory"), engine.pod("resources", "limits", "memory")
+    return own is None and shared is None
 
 
 def _has_request(engine: Engine) -> bool:
@@ -75,8 +85,9 @@ def _is_reserved(engine: Engine, size: int) -> bool:
 
 
 def _fix(engine: Engine, advice: int | None) -> tuple[Edit, ...]:
-    """Adds the limit, no lower than the request (that would be invalid), and a request where there is none: Kubernetes
-    would set the whole limit aside."""
+    """Edits that add the limit of `advice` bytes, or of the request if that is higher: a lower limit is invalid.
+
+    Without a request they add one too, since Kubernetes would reserve the whole limit. None without advice."""
     if advice is None or not memory_sizes.computable(engine) or not memory_sizes.writable(engine):
         return ()
     given = engine.field("resources", "requests", "memory")

@@ -42,18 +42,18 @@ class MemoryLimitTooLow(Rule):
         if limit is None or host is None or memory_sizes.elsewhere(engine) or memory_sizes.offload_is_to_blame(engine):
             return
         if limit < memory_sizes.SMALLEST_SIZE:
-            return  # a slip of the unit: quantity-suspicious
+            return  # a mistaken unit, which quantity-suspicious reports
         needed = host.need
         if limit < needed.likely:
             advice = memory_sizes.advised_limit(engine) or 0
-            least = human(needed.floor)
-            if least == human(limit):  # 1 GiB, and 1.02
-                least = f"{needed.floor / MI:,.0f} MiB"
+            floor_text = human(needed.floor)
+            if floor_text == human(limit):  # such as 1 GiB for both, though the floor is 1.02 GiB
+                floor_text = f"{needed.floor / MI:,.0f} MiB"
+            at_least = f"at least {floor_text}, " if needed.floor > 0 else ""
             yield Finding(
                 path=engine.memory_at,
                 message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: vLLM needs about "
-                f"{human(needed.likely)} of host memory, "
-                f"{f'at least {least}, ' if needed.floor > 0 else ''}at most {human(needed.high)}",
+                f"{human(needed.likely)} of host memory, {at_least}at most {human(needed.high)}",
                 details=lines(
                     _shortage.sentence(memory_sizes.probability_above(needed, limit)), *memory_sizes.parts(host)
                 ),

@@ -9,7 +9,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule, lines
 
 SMALLEST_SHARE = 0.8
-"""An estimate is not so exact that less than a fifth would be worth a word."""
+"""Share of the likely need. The estimate is not so exact that a request nearer to it is worth a finding."""
 
 
 class MemoryRequestTooLow(Rule):
@@ -51,7 +51,13 @@ class MemoryRequestTooLow(Rule):
             details=lines(_shortage.sentence(probability), *memory_sizes.parts(host)),
             certainty="likely" if probability >= _shortage.LIKELY else "possible",
             suggestions=(f"resources.requests.memory: {quantity(advice)}",),
-            fix=(Edit(memory_sizes.request_at(engine), quantity(advice)),)
-            if memory_sizes.computable(engine) and memory_sizes.writable(engine)
-            else (),
+            fix=_fix(engine, advice),
         )
+
+
+def _fix(engine: Engine, size: int) -> tuple[Edit, ...]:
+    """The edit that sets the request to `size` bytes; none if the ledger may not be this container's, or an operator
+    makes the container."""
+    if not memory_sizes.computable(engine) or not memory_sizes.writable(engine):
+        return ()
+    return (Edit(memory_sizes.request_at(engine), quantity(size)),)

@@ -27,44 +27,55 @@ class OffloadExceedsLimit(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if the offloaded bytes and the imported processes exceed the limit."""
+        """Certain if the certain minimum of the offloaded memory and the processes exceeds the limit; else by the range
+        of the need. None if the limit would not be enough without offloading either."""
         limit, host = engine.memory_limit, engine.plan.host
         if limit is None or host is None or not memory_sizes.offload_is_to_blame(engine):
             return
         needed, moved = host.need, host.offloaded
         advice = memory_sizes.advised_limit(engine) or 0
-        spare = limit - (needed.high - moved.high)
+        spare = limit - (needed.high - moved.high)  # bytes for what is offloaded, if the rest takes the most
         yield Finding(
             path=engine.memory_at,
             message=f"limit {memory_sizes.written(engine, engine.memory_at, limit)}: {human(moved.low)} are offloaded "
             f"to the host, and vLLM needs {human(needed.likely - moved.likely)} besides",
-            details=(
-                *[
-                    f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
-                    for name, line in host.lines
-                    if name in OFFLOAD
-                ],
-                _sum(engine, host, advice),
-            ),
+            details=(*_offloaded_lines(host), _sum(engine, host, advice)),
             certainty=memory_sizes.certainty(engine, needed),
             rests_on=memory_sizes.rests_on(limit, host),
             suggestions=lines(
                 f"resources.limits.memory: {quantity(advice)}",
-                f"offload no more than {human(spare / 2)}" if spare > 0 else None,
+                f"offload no more than {human(spare / PINNED_FACTOR)}" if spare > 0 else None,
             ),
             fix=memory_sizes.raise_limit(engine, advice),
         )
 
 
+PINNED_FACTOR = 2
+"""A pinned buffer may take so many times its size: each allocation is rounded up to a power of two."""
+
+
+def _offloaded_lines(host: HostLedger) -> list[str]:
+    """The ledger's lines of offloaded memory, for people, without the rounding of pinned buffers."""
+    return [
+        f"{name}: {human(line.low)}{f' ({line.note})' if line.note else ''}"
+        for name, line in host.lines
+        if name in OFFLOAD
+    ]
+
+
 def _sum(engine: Engine, host: HostLedger, advice: int) -> str:
-    """The sum in words of which `memory_sizes.advised_limit` makes the advised limit of `advice` bytes."""
+    """The sum in words that `memory_sizes.advised_limit` rounds up to `advice` bytes: of the high estimates, or of the
+    likely ones and the page cache, whichever is larger."""
     needed, moved, cached = host.need, host.offloaded, memory_sizes.in_cache(engine)
     by_cache = cached + needed.likely >= needed.high
-    held, total, most = (moved.likely, needed.likely, "") if by_cache else (moved.high, needed.high, "up to ")
-    pinned = " (a pinned allocation takes a power of two)" if held > moved.low else ""
+    if by_cache:
+        offloaded, total, most = moved.likely, needed.likely, ""
+    else:
+        offloaded, total, most = moved.high, needed.high, "up to "
+    pinned = " (a pinned allocation takes a power of two)" if offloaded > moved.low else ""
     parts = lines(
-        f"{most}{human(held)} for what is offloaded{pinned}",
-        f"{most}{human(total - held)} besides",
+        f"{most}{human(offloaded)} for what is offloaded{pinned}",
+        f"{most}{human(total - offloaded)} besides",
         f"{human(cached)} of page cache for the checkpoint" if by_cache and cached else None,
     )
     return f"{quantity(advice)}: {', '.join(parts)}, rounded up"

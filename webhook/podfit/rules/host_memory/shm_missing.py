@@ -32,32 +32,34 @@ class ShmMissing(Rule):
     mute_for = ("shm",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if this release does not start, else possible; likely if the Pod may have another /dev/shm, or if
-        the image is replaced with every release."""
+        """Certain if this release does not start with so little, likely if the Pod may have another /dev/shm then.
+
+        Of other releases possible; likely on GPUs without NVLink, or if the image is replaced with every release."""
         host, size = engine.plan.host, engine.shm.size
         if host is None or engine.shm.mounted or size is None or engine.command.entry == "worker":
             return
         if size >= host.shm.likely or not shm_mounts.has_workers(engine):
             return
         newest = shm_mounts.is_refused_by_newest(engine)
-        refuses = size < host.shm.floor
         lacks_nvlink = engine.gpu is not None and all(gpu.lacks_nvlink for gpu in engine.gpu.value.gpus)
-        if refuses:
+        certainty: Certainty = "possible"
+        if size < host.shm.floor:
             detail = f"vLLM {engine.release} does not start with less than {human(host.shm.floor)}"
+            certainty = "likely" if newest or shm_mounts.may_be_resized(engine) else "certain"
         elif newest:
             detail = f"vLLM {SHM_CHECK_SINCE} and newer do not start with so little"
+            certainty = "likely"
         elif lacks_nvlink:
             detail = "these GPUs have no NVLink, so NCCL needs shared memory: it fails at the start, or dies under load"
+            certainty = "likely" if engine.world_size > 1 else "possible"
         else:
             detail = "it starts where NCCL needs no shared memory (NVLink), else it fails, or dies under load"
-        certainty: Certainty = "certain" if refuses else "possible"
-        probable = newest or (lacks_nvlink and not refuses and engine.world_size > 1)
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=engine.at("volumeMounts"),
             message=f"nothing is mounted at /dev/shm: it has {human(size)}, about {human(host.shm.likely)} are needed",
             details=(detail,),
-            certainty="likely" if probable or (refuses and shm_mounts.may_be_resized(engine)) else certainty,
+            certainty=certainty,
             rests_on=(),
             suggestions=(
                 f"an emptyDir volume with medium: Memory and sizeLimit: {quantity(advice)}, mounted at /dev/shm",

@@ -7,7 +7,7 @@ from typing import Any
 from podfit.kube.patch import Edit
 from podfit.kube.path import is_object, mapping
 from podfit.kube.quantity import quantity, round_up_gi
-from podfit.kube.workload import Workload, as_list
+from podfit.kube.workload import JSON, Workload, as_list
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.shm import SHM
@@ -16,8 +16,8 @@ from podfit.vllm.release import Release, newest_read
 
 
 def advised(engine: Engine) -> int | None:
-    """Bytes in whole GiB: the high estimate; the likely one if the memory limit does not hold more. None if host memory
-    is not planned."""
+    """The size of /dev/shm to suggest, in bytes, rounded up to GiB: the high estimate, or the likely one if the memory
+    limit does not hold more. None if host memory is not planned."""
     host = engine.plan.host
     if host is None:
         return None
@@ -26,7 +26,7 @@ def advised(engine: Engine) -> int | None:
 
 
 def besides(engine: Engine) -> int:
-    """Bytes that vLLM likely needs outside of /dev/shm."""
+    """Bytes that vLLM likely needs outside of /dev/shm; 0 if host memory is not planned."""
     host = engine.plan.host
     if host is None:
         return 0
@@ -34,7 +34,8 @@ def besides(engine: Engine) -> int:
 
 
 def covered(engine: Engine, size: int) -> bool:
-    """True if the memory limit holds a full /dev/shm of that size and what vLLM needs besides."""
+    """True if the memory limit holds a full /dev/shm of `size` bytes and what vLLM needs besides; also without a
+    limit."""
     limit = engine.memory_limit
     return limit is None or besides(engine) + size <= limit
 
@@ -45,7 +46,8 @@ def has_workers(engine: Engine) -> bool:
 
 
 def is_refused(engine: Engine, release: Release) -> bool:
-    """True if the release does not start with what is at /dev/shm."""
+    """True if the release does not start with the size that /dev/shm has. False if that is unlimited or unknown, for a
+    worker that joins a leader, and without workers here."""
     size = engine.shm.size
     if size is None or engine.command.entry == "worker" or not has_workers(engine):
         return False
@@ -72,7 +74,8 @@ def may_be_resized(engine: Engine) -> bool:
 
 
 def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Edits that set the memory volume's size; none if the volume is of another type or is not declared here."""
+    """Edits that set the sizeLimit of the memory volume at /dev/shm to `size` bytes; none if the volume is of another
+    type or is not declared here."""
     mount = engine.shm.mount
     if mount is None or not mount.memory:
         return ()
@@ -80,44 +83,63 @@ def resize(engine: Engine, size: int) -> tuple[Edit, ...]:
 
 
 def grow(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """Edits that set the memory volume's size and raise the memory limit to match; none if either is impossible."""
-    room = (
-        () if covered(engine, size) else memory_sizes.raise_limit(engine, memory_sizes.rounded(besides(engine) + size))
-    )
-    return (*resize(engine, size), *room) if room or covered(engine, size) else ()
+    """Edits that set the memory volume's size to `size` bytes, and raise the memory limit if it does not cover that.
+    None if the limit would have to be raised and can't be."""
+    if covered(engine, size):
+        return resize(engine, size)
+    raised = memory_sizes.raise_limit(engine, memory_sizes.rounded(besides(engine) + size))
+    return (*resize(engine, size), *raised) if raised else ()
 
 
 def add(engine: Engine, size: int) -> tuple[Edit, ...]:
-    """A memory-backed emptyDir at /dev/shm; nothing for containers that the operator makes.
+    """Edits that mount a memory-backed emptyDir of `size` bytes at /dev/shm; none for a container that an operator
+    makes.
 
-    If the Pod declares a memory volume that no container mounts, the author meant that one. A new volume has the
-    usual name `dshm`. It is named after its container if that name is taken or another container may need one too.
-    """
+    If the Pod declares a memory volume that no container mounts, the author meant that one, and it is mounted."""
     if engine.container.synthetic:
         return ()
-    mounted = engine.at("volumeMounts")
-    unused, taken = engine.workload.once(_volumes)
-    if unused is not None:
-        return (Edit(mounted, {"name": unused, "mountPath": SHM}, "append"),)
-    own = f"dshm-{engine.container.name}"
-    name = "dshm" if engine.workload.containers[:1] == (engine.container,) else own
-    if name in taken:
-        name = next(text for text in (own, *(f"{own}-{n}" for n in range(99))) if text not in taken)
+    mounts = engine.at("volumeMounts")
+    unmounted = engine.workload.once(_unmounted_memory_volume)
+    if unmounted is not None:
+        return (Edit(mounts, {"name": unmounted, "mountPath": SHM}, "append"),)
+    name = _new_name(engine)
     volume = {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": quantity(size)}}
     return (
         Edit(engine.workload.path / "volumes", volume, "append"),
-        Edit(mounted, {"name": name, "mountPath": SHM}, "append"),
+        Edit(mounts, {"name": name, "mountPath": SHM}, "append"),
     )
 
 
-def _volumes(workload: Workload) -> tuple[Any, frozenset[str]]:
-    """(name of a volume in memory that no container mounts, or None; names of all volumes)."""
-    volumes = [item for item in as_list(workload.spec.get("volumes")) if is_object(item)]
-    mounts = (as_list(container.spec.get("volumeMounts")) for container in workload.containers)
-    used = {str(mount.get("name")) for mount_list in mounts for mount in mount_list if is_object(mount)}
-    unused = (
-        volume.get("name")
-        for volume in volumes
-        if mapping(volume.get("emptyDir")).get("medium") == "Memory" and str(volume.get("name")) not in used
-    )
-    return next(unused, None), frozenset(str(volume.get("name")) for volume in volumes)
+def _new_name(engine: Engine) -> str:
+    """The name of a new volume at /dev/shm: the usual `dshm` in the Pod's first container if no volume has it. Else it
+    is named after its container, since another one may need a volume too."""
+    taken = engine.workload.once(_volume_names)
+    is_first = engine.workload.containers[:1] == (engine.container,)
+    if is_first and "dshm" not in taken:
+        return "dshm"
+    own = f"dshm-{engine.container.name}"
+    names = (own, *(f"{own}-{number}" for number in range(99)))
+    return next(name for name in names if name not in taken)
+
+
+def _volumes(workload: Workload) -> list[JSON]:
+    """The entries of the Pod's `volumes` that are objects."""
+    return [item for item in as_list(workload.spec.get("volumes")) if is_object(item)]
+
+
+def _volume_names(workload: Workload) -> frozenset[str]:
+    """The names of the Pod's volumes."""
+    return frozenset(str(volume.get("name")) for volume in _volumes(workload))
+
+
+def _unmounted_memory_volume(workload: Workload) -> Any:
+    """The name of the first memory-backed emptyDir that no container mounts; None if there is none."""
+    mounted = set()
+    for container in workload.containers:
+        mounts = as_list(container.spec.get("volumeMounts"))
+        mounted |= {str(mount.get("name")) for mount in mounts if is_object(mount)}
+    for volume in _volumes(workload):
+        in_memory = mapping(volume.get("emptyDir")).get("medium") == "Memory"
+        if in_memory and str(volume.get("name")) not in mounted:
+            return volume.get("name")
+    return None

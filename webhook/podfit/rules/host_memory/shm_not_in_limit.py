@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podfit.kube.quantity import human, quantity
+from podfit.kube.quantity import GI, human, quantity
 from podfit.rules import memory_sizes
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
@@ -26,14 +26,16 @@ class ShmNotInLimit(Rule):
     mute_for = ("memory-limit",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Possible if the volume alone is the limit; advice if both together exceed it: rings are sparse."""
+        """Possible if the volume alone is as large as the limit. Advice if only the volume and the need together exceed
+        it: vLLM rarely fills its ring buffers. None if the limit is below the likely need, which another rule
+        reports."""
         host, shm, limit = engine.plan.host, engine.shm, engine.memory_limit
         if host is None or shm.mount is None or shm.size is None or limit is None or engine.command.entry == "worker":
             return
         needed = host.need.likely
         if limit < needed or shm_mounts.covered(engine, shm.size):
             return
-        fits = (limit - shm_mounts.besides(engine)) // (1 << 30) << 30
+        fits = (limit - shm_mounts.besides(engine)) // GI * GI  # whole GiB that the limit leaves to the volume
         advice = memory_sizes.rounded(shm_mounts.besides(engine) + shm.size)
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),

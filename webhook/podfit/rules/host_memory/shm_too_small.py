@@ -7,8 +7,9 @@ from podfit.kube.quantity import human, quantity
 from podfit.rules.engine import Engine
 from podfit.rules.host_memory import shm_mounts
 from podfit.rules.rule import Finding, Rule, lines
-from podfit.vllm.memory.estimate import NOTHING
+from podfit.vllm.memory.estimate import NOTHING, Estimate
 from podfit.vllm.memory.host.shm import BESIDES_KV, SHM_CHECK_SINCE
+from podfit.vllm.volumes import Mount
 
 
 class ShmTooSmall(Rule):
@@ -33,27 +34,20 @@ class ShmTooSmall(Rule):
     needs = ("plan.host",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain if this release does not start with so little, or if it can't write what it needs; likely if
-        offloaded KV cache leaves nothing to the rest."""
+        """Certain if this release does not start with so little, or if it can't write what it needs.
+
+        Likely if offloaded KV cache leaves nothing to the rest, or if the image is replaced with every release; else
+        possible. None without a volume at /dev/shm (`shm-missing`)."""
         host, shm = engine.plan.host, engine.shm
         if host is None or not shm.mounted or engine.command.entry == "worker" or not shm_mounts.has_workers(engine):
             return
         if shm.mount is not None and shm.mount.read_only and host.shm.low:
-            yield Finding(
-                path=engine.at("volumeMounts", shm.mount.index, "readOnly"),
-                message=f"/dev/shm is mounted read-only, vLLM needs about {human(host.shm.likely)} there",
-                certainty="certain" if host.shm.floor else "likely",
-                rests_on=(),
-                suggestions=("readOnly: false",),
-                fix=(Edit(engine.at("volumeMounts", shm.mount.index, "readOnly"), op="remove"),)
-                if not engine.container.synthetic
-                else (),
-            )
+            yield _read_only(engine, host.shm, shm.mount)
         if shm.size is None or shm.size >= max(host.shm.low, host.shm.floor):
             return
         refuses, newest = shm.size < host.shm.floor, shm_mounts.is_refused_by_newest(engine)
-        region = dict(host.lines).get("KV offload", NOTHING).likely
-        filled = 0 < region <= host.in_shm and shm.size < host.in_shm + BESIDES_KV
+        offloaded = dict(host.lines).get("KV offload", NOTHING).likely  # bytes
+        filled = 0 < offloaded <= host.in_shm and shm.size < host.in_shm + BESIDES_KV
         advice = shm_mounts.advised(engine) or 0
         yield Finding(
             path=shm.path.join("emptyDir", "sizeLimit"),
@@ -67,3 +61,17 @@ class ShmTooSmall(Rule):
             suggestions=(f"sizeLimit: {quantity(advice)}",),
             fix=shm_mounts.grow(engine, advice),
         )
+
+
+def _read_only(engine: Engine, needed: Estimate, mount: Mount) -> Finding:
+    """The finding on a read-only `mount` at /dev/shm, where vLLM writes `needed` bytes. Certain if it certainly writes
+    there."""
+    path = engine.at("volumeMounts", mount.index, "readOnly")
+    return Finding(
+        path=path,
+        message=f"/dev/shm is mounted read-only, vLLM needs about {human(needed.likely)} there",
+        certainty="certain" if needed.floor else "likely",
+        rests_on=(),
+        suggestions=("readOnly: false",),
+        fix=(Edit(path, op="remove"),) if not engine.container.synthetic else (),
+    )

@@ -25,19 +25,20 @@ class ShmUnbounded(Rule):
     needs = ("plan.host",)
 
     def check(self, engine: Engine) -> Iterator[Finding]:
-        """Certain. Only audited if the memory limit bounds it, or if vLLM keeps no offloaded data there."""
+        """Certain: the manifest shows it. Advice if the memory limit bounds it, or if vLLM keeps no offloaded data
+        there. None without a memory volume at /dev/shm."""
         host, mount = engine.plan.host, engine.shm.mount
         if host is None or mount is None or not mount.memory or (mount.empty_dir or {}).get("sizeLimit") is not None:
             return
         if engine.command.entry == "worker":
-            return  # what a joining worker needs there is said at its leader
+            return  # the finding on its leader has what a joining worker needs
         size = round_up_gi(host.shm.high)
-        bound = engine.memory_limit
+        limit = engine.memory_limit
         yield Finding(
             path=mount.at.join("emptyDir", "sizeLimit"),
             message="the memory volume at /dev/shm has no sizeLimit: it may grow to "
-            + (f"the memory limit, {human(bound)}" if bound is not None else "all of the node's memory"),
-            advice=bound is not None or not host.in_shm,
+            + (f"the memory limit, {human(limit)}" if limit is not None else "all of the node's memory"),
+            advice=limit is not None or not host.in_shm,
             suggestions=(f"sizeLimit: {quantity(size)}",),
             fix=shm_mounts.resize(engine, size) if shm_mounts.covered(engine, size) and not engine.spans_pods else (),
         )
