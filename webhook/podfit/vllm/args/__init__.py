@@ -28,6 +28,7 @@ class UnrecognizedFlag:
     """A flag that this release's parser does not know: vLLM exits with 2 before it loads anything."""
 
     flag: str
+    """The flag as written, without its value."""
     path: FieldPath
     suggestion: str | None
     """The nearest flag that this release knows ("did you mean"), None if none is similar."""
@@ -50,6 +51,7 @@ class ArgumentError:
     message: str
     path: FieldPath
     dest: str | None = None
+    """The argument that it is about; None if it is about none, or about a word that is not an argument."""
     index: int = -1
     """The index in the command's words; -1 and below: the error is about no single word."""
 
@@ -103,7 +105,7 @@ class EngineArgs:
     of any other release would fail on its arguments. Empty if nothing can be concluded."""
 
     def get(self, dest: str) -> Any:
-        """The given value, else the release's default; None if neither is known (the argument is `unresolved`)."""
+        """The given value, else the release's default; None if it is `unresolved`, or if the release has no default."""
         return None if dest in self.unresolved else self.given.get(dest, self.defaults.get(dest))
 
     def is_sure(self, dest: str) -> bool:
@@ -120,21 +122,20 @@ class EngineArgs:
     def with_arguments(self, given: Mapping[str, Any], unresolved: Mapping[str, str]) -> EngineArgs:
         """Return a copy of the command line with other arguments. (`dataclasses.replace` takes three times as long, and
         a search for changes calls this some ten times.)"""
-        release, _, places, _, *others = _ALL(self)
+        release, _, places, _, *others = _ALL(self)  # in the order of the fields
         return EngineArgs(release, given, places, unresolved, *others)
 
     @property
     def quantization(self) -> str | None:
-        """`--quantization` as vLLM looks it up: in lower case (vLLM 0.4.2 config.py, 0.33 config/model.py)."""
+        """`--quantization` as vLLM looks it up: in lower case (vLLM 0.4.2 config.py, 0.33 config/model.py). None if it
+        is not set, empty or unknown."""
         given = self.given.get("quantization")
         return given.lower() or None if isinstance(given, str) else None
 
     @property
     def model(self) -> str | None:
-        """The model that the command names; None if it names none (vLLM would serve its own default)."""
-        model = self.given.get("model")
-        if self.unserved:
-            model = self.served
+        """The model that the command names; None if it is unknown, or if vLLM would serve its own default."""
+        model = self.served if self.unserved else self.given.get("model")
         return str(model) if model and "model" not in self.unresolved else None
 
 
@@ -144,6 +145,9 @@ _MODULE = "vllm.entrypoints.openai.api_server"
 _READINGS = 1 << 13
 """Words of all readings of one command. If the release is unknown, a long command is read with fewer releases."""
 _MOST_SUGGESTIONS = 20
+"""Unknown flags of one command that get a suggestion. A choice: each is compared with all flags of a release."""
+_SIMILAR = 0.75
+"""Similarity by difflib from which on a flag is suggested for an unknown one. A choice: a suggestion is only a hint."""
 _A_SLIP = 0.92
 """Similarity by difflib from which on an unknown flag is probably a misspelled flag of vLLM, not the program's own."""
 _LONGEST_FLAG = 100
@@ -159,46 +163,47 @@ def parse(
 ) -> EngineArgs:
     """Reads `command.words` as the release's parser does; never raises: what vLLM would reject is in `errors`.
 
-    `suggests`: whether one more unknown flag is compared with the known ones, which takes a millisecond.
+    `release`: None if it is unknown. `releases`: the packaged tables by default. `suggests`: whether one more unknown
+    flag is compared with the known ones, which takes a millisecond.
     """
     entry = "module" if command.entry == "module" else "serve"
     table = (releases or Releases()).table
-    parser, newest = table.parser, table.releases[-1]
+    newest = table.releases[-1]
     lower, upper = (newest, newest) if release is None else table.neighbours(release)
-    defaults = parser(lower or upper or newest, entry).defaults
-    if command.guessed is not None:
-        defaults = {**defaults, "model": None}  # such a program may load the model of its image
-    text = "\n".join([word.text for word in command.words])
+    defaults = table.parser(lower or upper or newest, entry).defaults
+    if command.guessed is not None or command.entry == "worker":
+        # The program may load the model of its image, and a worker serves the model that its leader sends.
+        defaults = {**defaults, "model": None}
     if command.entry == "worker":
-        return EngineArgs(release, defaults={**defaults, "model": None})  # it serves the model that the leader sends
-    if release is None:
+        return EngineArgs(release, defaults=defaults)
+    if release is None:  # all releases, or fewer for a long command
         candidates = table.releases[:: -max(1, len(command.words) * len(table.releases) // _READINGS)]
     else:
-        candidates = tuple([r for r in (lower, upper if upper != lower else None) if r is not None])
-    parsers = (parser(candidate, entry) for candidate in candidates)  # lazily: usually the first one is enough
-    used, reading, problems = _read_by_candidates(command, command_line_of(command, text), parsers)
+        candidates = tuple(dict.fromkeys(near for near in (lower, upper) if near is not None))
+    parsers = (table.parser(candidate, entry) for candidate in candidates)  # lazily: usually the first one is enough
+    line = command_line_of(command, "\n".join([word.text for word in command.words]))
+    used, reading, problems = _read_by_candidates(command, line, parsers)
     conflicts = _conflicts(reading, command, used.release)
     unrecognized_flags = _probable_slips(reading, command, used, suggests)
-    unknown = tuple(_unknown_flags(problems, used, suggests)) if problems else ()
+    unknown = list(_unknown_flags(problems, used, suggests)) if problems else []
     if lower is None or upper is None:  # a release outside the table may have flags that none of the table has
         unrecognized_flags = [flag for flag in unknown if flag.first is None]
-        unknown = tuple([flag for flag in unknown if flag.removed]) if lower is not None else ()
-        problems, conflicts = (problems, conflicts) if lower is not None else ((), [])
-    if conflicts:
-        messages = {problem.message for problem in problems}
-        conflicts = [conflict for conflict in conflicts if conflict.message not in messages]
+        unknown = [flag for flag in unknown if flag.removed]
+    if lower is None:  # an older release, which may read the other words in another way, too
+        unknown, problems, conflicts = [], (), []
+    messages = {problem.message for problem in problems}
     return EngineArgs(
         release=release,
         given=reading.given,
         places=reading.places,
         unresolved=reading.unresolved,
         doubtful=reading.doubtful,
-        unknown=unknown,
+        unknown=tuple(unknown),
         unrecognized=tuple(unrecognized_flags),
         errors=tuple([ArgumentError(p.message, p.path, p.dest, p.index) for p in problems if not p.flag]),
         written=reading.written,
         defaults=defaults,
-        conflicts=tuple(conflicts),
+        conflicts=tuple([conflict for conflict in conflicts if conflict.message not in messages]),
         open=reading.open,
         # Those that are not given once more later.
         early=frozenset([dest for dest, place in reading.early.items() if reading.places.get(dest) == place]),
@@ -214,8 +219,9 @@ def _flags(command: Command) -> Iterable[str]:
     """The flags among the words, as the parser's table spells them: `--max_num_seqs=8` is `--max-num-seqs`, and
     `--compilation-config.mode` is `--compilation-config`."""
     for word in command.words:
-        if word.text.startswith("--") and len(word.text) > 2 and len(word.text.partition("=")[0]) < _LONGEST_FLAG:
-            yield word.text.partition("=")[0].partition(".")[0].replace("_", "-")
+        flag = word.text.partition("=")[0]
+        if flag.startswith("--") and word.text != "--" and len(flag) < _LONGEST_FLAG:
+            yield flag.partition(".")[0].replace("_", "-")
 
 
 class _Reading(NamedTuple):
@@ -235,7 +241,7 @@ def _read_by_candidates(command: Command, line: CommandLine, candidates: Iterabl
     """
     tried: list[_Reading] = []
     accepted: list[_Reading] = []
-    common: set[int] | None = None
+    common: set[int] | None = None  # indices of the words that each release of `tried` rejects
     for parser in candidates:
         result = _read_by_parser(command, line, parser)
         if not result.problems:
@@ -252,7 +258,8 @@ def _read_by_candidates(command: Command, line: CommandLine, candidates: Iterabl
         # `--device cpu` is an option of old releases rather than an abbreviation of a new one's `--device-ids`.
         return min(accepted, key=lambda reading: reading.result.abbreviated)
     best = min(tried, key=lambda reading: len(reading.result.problems))
-    return best._replace(problems=tuple(problem for problem in best.result.problems if problem.index in (common or ())))
+    common_problems = [problem for problem in best.result.problems if problem.index in (common or ())]
+    return best._replace(problems=tuple(common_problems))
 
 
 def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
@@ -261,8 +268,9 @@ def _is_of_no_release(problem: Problem, parser: Parser) -> bool:
     return flag[:2] == "--" and flag.replace("_", "-").partition(".")[0] not in parser.table.beginnings
 
 
-_WITHOUT_PLACE = -1
-"""The index of a problem that is about the whole command."""
+_WITHOUT_PLACE, _CONFLICT = -1, -2
+"""The indices of problems that are about the whole command: a missing argument, and conflicting ones. They differ, so
+that two releases have a problem in common only if it is of the same type."""
 
 
 def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> ParseResult:
@@ -288,7 +296,7 @@ def _read_by_parser(command: Command, line: CommandLine, of_release: Parser) -> 
         reading.problems.append(Problem(_WITHOUT_PLACE, message, command.path, "model"))
     if of_release.entry == "serve" and of_release.release >= _CHECKED and not reading.problems:
         reading.problems += [
-            Problem(_WITHOUT_PLACE - 1, conflict.message, conflict.path, conflict.dest)
+            Problem(_CONFLICT, conflict.message, conflict.path, conflict.dest)
             for conflict in _conflicts(reading, command, of_release.release)
         ]
     return reading
@@ -307,7 +315,7 @@ _CONFLICTING = frozenset({
 
 
 def _conflicts(reading: ParseResult, command: Command, release: Release) -> list[ArgumentError]:
-    """The errors of `validate_parsed_serve_args` (vLLM 0.33 entrypoints/openai/cli_args.py)."""
+    """The errors of `validate_parsed_serve_args` (vLLM 0.33 entrypoints/openai/cli_args.py); empty without any."""
     given = reading.given
     if _CONFLICTING.isdisjoint(given):
         return []
@@ -318,6 +326,7 @@ def _conflicts(reading: ParseResult, command: Command, release: Release) -> list
         return not given.get(dest) and dest not in reading.unresolved and not reading.open
 
     def refuse(message: str, dest: str) -> None:
+        """Note an error at the argument."""
         argument_errors.append(ArgumentError(f"Error: {message}", reading.places.get(dest, command.path), dest))
 
     if given.get("enable_auto_tool_choice") and off("tool_call_parser"):
@@ -326,20 +335,14 @@ def _conflicts(reading: ParseResult, command: Command, release: Release) -> list
         refuse("--enable-reasoning requires --reasoning-parser", "enable_reasoning")
     if given.get("enable_log_outputs") and off("enable_log_requests"):
         refuse("--enable-log-outputs requires --enable-log-requests", "enable_log_outputs")
-    if (
-        given.get("data_parallel_multi_port_external_lb")
-        and (given.get("data_parallel_size") or 1) <= 1
-        and ("data_parallel_size" in given or off("data_parallel_size"))
-    ):
-        refuse(
-            "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1",
-            "data_parallel_multi_port_external_lb",
-        )
+    is_known = "data_parallel_size" in given or off("data_parallel_size")
+    if given.get("data_parallel_multi_port_external_lb") and is_known and (given.get("data_parallel_size") or 1) <= 1:
+        message = "--data-parallel-multi-port-external-lb requires --data-parallel-size > 1"
+        refuse(message, "data_parallel_multi_port_external_lb")
     efforts = given.get("reasoning_effort_map")
     if efforts is not None and not (isinstance(efforts, dict) and all(isinstance(v, str) for v in efforts.values())):
-        refuse(
-            "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings.", "reasoning_effort_map"
-        )
+        message = "--reasoning-effort-map must be a JSON object mapping reasoning efforts to strings."
+        refuse(message, "reasoning_effort_map")
     return argument_errors
 
 
@@ -352,15 +355,15 @@ def _unknown_flags(
         return
     spellings = tuple(parser.spellings)
     for number, (problem, flag) in enumerate(flags):
-        near = nearest(flag, spellings, cutoff=0.75) if number < _MOST_SUGGESTIONS and suggests() else ()
-        life = parser.table.nearest_releases_with(flag, parser.release)
+        near = nearest(flag, spellings, cutoff=_SIMILAR) if number < _MOST_SUGGESTIONS and suggests() else ()
+        run = parser.table.nearest_releases_with(flag, parser.release)
         yield UnrecognizedFlag(
             flag=flag,
             path=problem.path,
             suggestion=near[0] if near else None,
-            first=str(life[0]) if life else None,
-            last=str(life[1]) if life else None,
-            removed=_next_in_table(parser.table, life[1]) if life and life[1] < parser.release else None,
+            first=str(run.first) if run else None,
+            last=str(run.last) if run else None,
+            removed=_next_in_table(parser.table, run.last) if run and run.last < parser.release else None,
             index=problem.index,
             words=problem.words,
         )
@@ -369,18 +372,18 @@ def _unknown_flags(
 def _probable_slips(
     reading: ParseResult, command: Command, parser: Parser, suggests: Callable[[], bool]
 ) -> list[UnrecognizedFlag]:
-    """Flags of a program that podfit does not know, if they are probably misspelled flags of vLLM."""
+    """Flags of a program that podfit does not know, if they are probably misspelled flags of vLLM; else empty."""
     if not reading.passed_over or command.guessed is None:
         return []
-    from difflib import SequenceMatcher
+    from difflib import SequenceMatcher  # here, because few commands have such flags
 
-    return [
-        flag
-        for flag in _unknown_flags(reading.passed_over, parser, suggests)
-        if flag.first is None
-        and flag.suggestion is not None
-        and SequenceMatcher(None, flag.flag, flag.suggestion).ratio() >= _A_SLIP
-    ]
+    slips = []
+    for flag in _unknown_flags(reading.passed_over, parser, suggests):
+        if flag.first is not None or flag.suggestion is None:
+            continue  # a release knows it, or it is like no flag of vLLM
+        if SequenceMatcher(None, flag.flag, flag.suggestion).ratio() >= _A_SLIP:
+            slips.append(flag)
+    return slips
 
 
 def _next_in_table(table: Table, release: Release) -> str:

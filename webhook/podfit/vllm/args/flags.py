@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from podfit.base.data import load
-from podfit.vllm.release import Images, Release, known_releases, neighbours
+from podfit.vllm.release import Images, Neighbours, Release, known_releases, neighbours
 
 
 class Option(NamedTuple):
@@ -40,15 +40,24 @@ class Option(NamedTuple):
         return "/".join(self.flags) or self.dest
 
 
+class Spelling(NamedTuple):
+    """One flag of a release."""
+
+    option: Option
+    on: bool
+    """False if the flag switches the option off (`Option.negative`)."""
+
+
 class Flag(NamedTuple):
     """A word that argparse takes for a flag."""
 
     spelling: str
+    """The flag as the release spells it; as it was written if the release does not know it."""
     option: Option | None
     """None if the release does not know it."""
     on: bool = True
     explicit: str | None = None
-    """The value after `=`, or glued to a short flag."""
+    """The value after `=`, or glued to a short flag; None without one."""
     candidates: tuple[str, ...] = ()
     """If there are several: the abbreviation is ambiguous."""
 
@@ -60,17 +69,19 @@ class Parser(NamedTuple):
     entry: str
     table: Table
     """The table that it belongs to."""
-    spellings: Mapping[str, tuple[Option, bool]]
-    """Flag → its option, and whether this spelling switches it on."""
+    spellings: Mapping[str, Spelling]
+    """By flag."""
     flags: dict[str, Flag]
     """The flags that command lines have used so far, spelled out and without values. They are added when they are
     first read, so that the first use of a release makes only a few."""
     ordered: tuple[str, ...]
     """The spellings in sorted order, so that those with the same beginning are adjacent."""
     positional: Option | None
+    """The option of the word that is not a flag's value: the model. None if the release has none."""
     underscores: bool
-    """`--some_flag` is `--some-flag`."""
+    """True if `--some_flag` is `--some-flag`."""
     defaults: Mapping[str, Any]
+    """dest → default."""
     dests: frozenset[str]
     plain: frozenset[str]
     """The spellings that carry no information beyond their option: `--max-model-len`, unlike 0.33's `--disable-x` for
@@ -99,6 +110,23 @@ Row = Mapping[str, Any]
 `action`, `deprecated`, `only`; null values are left out."""
 
 
+class Run(NamedTuple):
+    """Adjacent releases of the table that know a flag."""
+
+    first: Release
+    last: Release
+    option: Option
+    """The flag's option in the first or the last of them, whichever is nearer to the release in question."""
+
+
+class _Span(NamedTuple):
+    """Adjacent releases of the table in which a flag has the same option; releases are indices, both included."""
+
+    first: int
+    last: int
+    option: Option
+
+
 class Table:
     """The options of all releases in the table; immutable."""
 
@@ -115,11 +143,16 @@ class Table:
         self._spans = spans
         """dest → the first and last release with this definition (indices, both included), and its index."""
         self._underscores = underscores
+        """The first release in which `--some_flag` is `--some-flag`."""
         self._read_options: dict[tuple[str, int], Option] = {}
+        """Options that were used, by dest and index of the definition."""
         self._parsers: dict[tuple[Release, str], Parser] = {}
+        """Parsers that were used, by release and entry point."""
+        # Bounded, because the keys are words and tags that an author writes.
         self._knowing = lru_cache(1024)(self._indices_by_prefix)
         self._around = lru_cache(1024)(lambda release: neighbours(release, self.releases))
         self._taught: tuple[str, ...] = ()
+        """The text of each release that was added, in order."""
 
     def __repr__(self) -> str:
         """The releases that were added: two tables with the same text are equal."""
@@ -151,19 +184,20 @@ class Table:
         return cached
 
     def _parser(self, release: Release, entry: str) -> Parser:
-        """The parser of one release and entry point: every spelling → its option."""
-        spellings = dict.fromkeys(HELP.flags, (HELP, True))
+        """The parser of one release and entry point. A flag that is spelled as another's negative keeps its option."""
+        spellings = dict.fromkeys(HELP.flags, Spelling(HELP, True))
         positional = None
-        options = [o for o in self._options(self.releases.index(release)) if o.only in (None, entry)]
+        all_options = self._options(self.releases.index(release))
+        options = [option for option in all_options if option.only in (None, entry)]
         for option in options:
-            on = (option, True)
+            spelling = Spelling(option, True)
             for flag in option.flags:
-                spellings[flag] = on
+                spellings[flag] = spelling
             if not option.flags:
                 positional = option
         for option in options:
             for flag in option.negative:
-                spellings.setdefault(flag, (option, False))
+                spellings.setdefault(flag, Spelling(option, False))
         if positional is None and entry == "serve":  # before 0.5.4 the table has only the module's options
             positional = Option("model_tag", type="str")
         dests = frozenset(option.dest for option in options)
@@ -181,46 +215,45 @@ class Table:
             plain=frozenset(flag for flag in spellings if is_plain_spelling(flag, dests)),
         )
 
-    def neighbours(self, release: Release) -> tuple[Release | None, Release | None]:
+    def neighbours(self, release: Release) -> Neighbours:
         """The releases in the table around a release, as `podfit.vllm.release.neighbours` returns them."""
         return self._around(release)
 
     @cached_property
-    def _spans_by_flag(self) -> Mapping[str, list[tuple[int, int, Option]]]:
-        """Flag → (first release, last release, option) for each unbroken run of releases that know it; releases are
-        indices."""
-        entries: dict[str, list[tuple[int, int, Option]]] = {}
+    def _spans_by_flag(self) -> Mapping[str, list[_Span]]:
+        """Flag → the runs of releases that know it, one for each definition of its option."""
+        entries: dict[str, list[_Span]] = {}
         for dest, spans in self._spans.items():
             for first, last, definition in spans:
                 option = self._option(dest, definition)
                 for flag in (*option.flags, *option.negative):
-                    entries.setdefault(flag, []).append((first, last, option))
+                    entries.setdefault(flag, []).append(_Span(first, last, option))
         return entries
 
-    def nearest_releases_with(self, flag: str, release: Release) -> tuple[Release, Release, Option] | None:
-        """The nearest unbroken run of releases that know `flag`, for a `release` that does not, and its option there.
+    def nearest_releases_with(self, flag: str, release: Release) -> Run | None:
+        """The nearest unbroken run of releases that know `flag`, for a `release` that does not.
 
         An earlier run comes first, because people still write flags that were removed. None: no release knows it.
         """
         if flag not in self._spans_by_flag:
             return None
-        spans = sorted(self._spans_by_flag[flag], key=lambda span: span[0])
+        spans = sorted(self._spans_by_flag[flag], key=lambda span: span.first)
         at = self.releases.index(release)
-        before = [span for span in spans if span[1] < at]
-        after = [span for span in spans if span[0] > at]
+        before = [span for span in spans if span.last < at]
+        after = [span for span in spans if span.first > at]
         if before:
             first, last, option = before[-1]
-            for earlier, ended, _ in reversed(before[:-1]):
-                if ended >= first - 1:
-                    first = min(first, earlier)
+            for earlier in reversed(before[:-1]):
+                if earlier.last >= first - 1:  # adjacent, with another definition
+                    first = min(first, earlier.first)
         elif after:
             first, last, option = after[0]
-            for begun, later, _ in after[1:]:
-                if begun <= last + 1:
-                    last = max(last, later)
+            for later in after[1:]:
+                if later.first <= last + 1:
+                    last = max(last, later.last)
         else:
             return None
-        return self.releases[first], self.releases[last], option
+        return Run(self.releases[first], self.releases[last], option)
 
     @cached_property
     def spellings(self) -> frozenset[str]:
@@ -234,14 +267,23 @@ class Table:
 
     @cached_property
     def beginnings(self) -> frozenset[str]:
-        """Words that argparse accepts for one or several of them: each flag and all its beginnings of at least three
-        characters."""
-        return frozenset(flag[:end] for flag in self._spans_by_flag for end in range(min(3, len(flag)), len(flag) + 1))
+        """Words that argparse accepts for one or several flags of some release: each flag and all its beginnings.
+
+        Beginnings have at least three characters, because `--` alone ends the flags.
+        """
+        beginnings = set[str]()
+        for flag in self._spans_by_flag:
+            beginnings.update(flag[:end] for end in range(min(3, len(flag)), len(flag) + 1))
+        return frozenset(beginnings)
 
     def _indices_by_prefix(self, flag: str) -> frozenset[int]:
         """Indices of the releases that know `flag`, or a longer flag that begins with it."""
-        spans = [span for spelling, lives in self._spans_by_flag.items() if spelling.startswith(flag) for span in lives]
-        return frozenset(number for first, last, _ in spans for number in range(first, last + 1))
+        indices = set[int]()
+        for spelling, spans in self._spans_by_flag.items():
+            if spelling.startswith(flag):
+                for span in spans:
+                    indices.update(range(span.first, span.last + 1))
+        return frozenset(indices)
 
     def releases_accepting(self, flags: Iterable[str]) -> tuple[Release, ...]:
         """The releases whose parser accepts each of `flags`, spelled out or as a beginning (argparse takes both).
@@ -250,8 +292,12 @@ class Table:
         """
         accepting = frozenset(range(len(self.releases)))
         for flag in flags:
-            accepting &= self._knowing(flag) or accepting
-        return tuple(release for number, release in enumerate(self.releases) if number in accepting) or self.releases
+            knowing = self._knowing(flag)
+            if knowing:
+                accepting &= knowing
+        if not accepting:
+            return self.releases
+        return tuple(release for number, release in enumerate(self.releases) if number in accepting)
 
     def rows(self, release: Release) -> dict[str, Row]:
         """dest → its definition in a release of the table."""
@@ -264,7 +310,7 @@ class Table:
         }
 
     def with_release(self, release: Release, rows: Mapping[str, Row]) -> Table:
-        """The table with one more release, or with another definition of one that it has."""
+        """The table with one more release, or with another definition of one that it has; `rows`: by dest."""
         known = {known_release: self.rows(known_release) for known_release in self.releases}
         known[release] = dict(rows)
         table = _build_table(known, self._underscores)
@@ -276,16 +322,17 @@ def _build_table(rows_of: Mapping[Release, Mapping[str, Row]], underscores: Rele
     """The table built from the rows of each release; definitions that do not change are stored once."""
     releases = sorted(rows_of)
     definitions: list[Row] = []
-    spans: dict[str, list[tuple[int, int, int]]] = {}
+    spans_of: dict[str, list[tuple[int, int, int]]] = {}
     for number, release in enumerate(releases):
         for dest, row in rows_of[release].items():
-            before = spans.setdefault(dest, [])
-            if before and before[-1][1] == number - 1 and definitions[before[-1][2]] == row:
-                before[-1] = (before[-1][0], number, before[-1][2])
+            spans = spans_of.setdefault(dest, [])
+            first, last, definition = spans[-1] if spans else (number, -1, -1)
+            if spans and last == number - 1 and definitions[definition] == row:
+                spans[-1] = (first, number, definition)
             else:
+                spans.append((number, number, len(definitions)))
                 definitions.append(row)
-                before.append((number, number, len(definitions) - 1))
-    return Table(releases, definitions, spans, underscores)
+    return Table(releases, definitions, spans_of, underscores)
 
 
 @cache

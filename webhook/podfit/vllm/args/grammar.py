@@ -41,10 +41,13 @@ class ParseResult:
     """The command line as one release reads it."""
 
     given: dict[str, Any] = field(default_factory=dict)
+    """dest → converted value of the options on the command line."""
     places: dict[str, FieldPath] = field(default_factory=dict)
+    """dest → the field that its last value came from, also if the value is unknown or rejected."""
     unresolved: dict[str, str] = field(default_factory=dict)
+    """dest → why its value is unknown; then it is not in `given`."""
     doubtful: dict[str, str] = field(default_factory=dict)
-    """Why a value of `given` is probably not the value that vLLM gets: it contains a placeholder."""
+    """dest → why its value in `given` is probably not the value that vLLM gets: it contains a placeholder."""
     problems: list[Problem] = field(default_factory=list)
     passed_over: list[Problem] = field(default_factory=list)
     """Unknown flags that are ignored because the program may have flags of its own."""
@@ -65,13 +68,17 @@ class ParseResult:
 
 
 _NEGATIVE_NUMBER = regex(r"-\d+|-\d*\.\d+")
+"""argparse's own pattern (`_negative_number_matcher`): such a word is a value, since no flag of vLLM looks like it."""
 _MODULES = ("LoRAParserAction", "PromptAdapterParserAction")
 """Actions that make objects of `name=path`."""
 _CLEAN_FLAG = regex(r"--?[A-Za-z][\w.+-]*")
+"""A flag whose name has no placeholder in it."""
 
 
 def _flag(token: Token, parser: Parser) -> Flag | None:
-    """The flag that `token` is; None if it is an argument."""
+    """The flag that `token` is; None if it is an argument. As argparse, it tries the whole word, the part before `=`,
+    and abbreviations, in this order. An unknown word that begins with `-` is a flag unless it is a number or has a
+    blank."""
     text, known = token.text, parser.spellings
     if token.open or text[:1] != "-" or text == "-":
         return None
@@ -85,7 +92,7 @@ def _flag(token: Token, parser: Parser) -> Flag | None:
         return Flag(name, *known[name], explicit=value)
     if text.startswith("--"):
         matches = [(flag, value if equals else None) for flag in parser.flags_beginning_with(name)]
-    else:
+    else:  # `-O3` is `-O` with the value 3; one dash may also begin a long flag
         matches = [(text[:2], text[2:])] if text[:2] in known else []
         matches += [(flag, None) for flag in parser.flags_beginning_with(text)]
     if len(matches) > 1:
@@ -104,16 +111,21 @@ def parse_tokens(parser: Parser, tokens: list[Token]) -> ParseResult:
 
 
 class _Reader:
+    """One pass through a command line."""
+
     def __init__(self, parser: Parser, tokens: list[Token]) -> None:
+        texts = [token.text for token in tokens]
         self.parser = parser
         self.reading = ParseResult()
-        self.tokens, self.separator = tokens, len(tokens)
-        if "--" in (texts := [token.text for token in tokens]):
-            self.separator = texts.index("--")
-            self.tokens = tokens[: self.separator] + tokens[self.separator + 1 :]
+        self.separator = texts.index("--") if "--" in texts else len(tokens)
+        """The index from which on no word is a flag, because a `--` was there."""
+        self.tokens = tokens[: self.separator] + tokens[self.separator + 1 :]
+        """The words without the first `--`."""
         self.flags = [_flag(token, parser) if token.text[:1] == "-" else None for token in tokens[: self.separator]]
+        """The flag that each word is, None for arguments."""
         self.flags += [None] * (len(self.tokens) - self.separator)
         self.positional = parser.positional
+        """The positional argument that is still to come; None after it."""
 
     def read(self) -> ParseResult:
         """Read all words, one argument or option at a time."""
@@ -125,7 +137,8 @@ class _Reader:
         return self.reading
 
     def _model(self) -> None:
-        """`model_tag` becomes `model` and overrides `--model`, unless its text is unknown and there is a `--model`."""
+        """`model_tag` becomes `model` and overrides `--model`, unless its text is unknown and there is a `--model`:
+        then it may be no word at all, or another argument."""
         reading = self.reading
         if "model_tag" not in reading.places:
             return
@@ -148,19 +161,20 @@ class _Reader:
     def _refuse(
         self, message: str, token: Token, option: Option | None = None, flag: str | None = None, count: int = 1
     ) -> None:
-        """Note what argparse would reject, with the word that it is about."""
+        """Note that argparse rejects the word `token`. `flag` and `count`: as `flag` and `words` of a `Problem`."""
         dest = option.dest if option else None
         self.reading.problems.append(Problem(token.index, message, token.path, dest, flag, count))
 
     def _argument(self, at: int) -> int:
-        """A word that is not a flag's value: the model, or one argument too many."""
+        """A word that is not a flag's value: the model, or one argument too many. Returns the next index."""
         token = self.tokens[at]
         self._note_open(token.open)
         if self.positional is not None:
             option, self.positional = self.positional, None
             self._store(option, [token], token)
         elif not self.reading.open and not token.why:
-            text = token.text if token.text.strip() == token.text != "" else repr(token.text)
+            has_blanks_around = token.text.strip() != token.text
+            text = repr(token.text) if has_blanks_around or not token.text else token.text
             self._refuse(f"unrecognized arguments: {text}", token)
             before = self.flags[at - 1] if 0 < at <= self.separator else None
             if before is not None and before.option is not None and token.text.lower() in ("true", "false"):
@@ -168,7 +182,7 @@ class _Reader:
         return at + 1
 
     def _values(self, start: int, most: int | None = None) -> list[Token]:
-        """The arguments from `start` on, up to the next flag (or `--`)."""
+        """The arguments from `start` on, up to the next flag (or `--`), and at most `most`; None: any number."""
         end = start
         limit = self.separator if start <= self.separator else len(self.tokens)
         while end < limit and self.flags[end] is None and (most is None or end - start < most):
@@ -176,23 +190,25 @@ class _Reader:
         return self.tokens[start:end]
 
     def _option(self, at: int, flag: Flag) -> int:
-        """A flag, with its values."""
-        token, option, after = self.tokens[at], flag.option, at + 1
+        """A flag, with its values. Returns the index after them."""
+        token, option = self.tokens[at], flag.option
         if option is None:
             return self._ambiguous(at, flag) if flag.candidates else self._skip_unknown(at, flag)
+        values: list[Token] = []
         if flag.explicit is not None:
             self._explicit(option, flag.explicit, token)
         elif option.nargs == 0:
             self._store_switch(option, flag.on, token)
-        elif (values := self._values(after, None if option.nargs == "+" else 1)) or option.nargs == "?":
-            self._store(option, values, token)
-            after += len(values)
-        elif not token.unknown:
-            count = "at least one argument" if option.nargs == "+" else "one argument"
-            self._refuse(f"argument {option.name}: expected {count}", token, option)
+        else:
+            values = self._values(at + 1, None if option.nargs == "+" else 1)
+            if values or option.nargs == "?":
+                self._store(option, values, token)
+            elif not token.unknown:
+                count = "at least one argument" if option.nargs == "+" else "one argument"
+                self._refuse(f"argument {option.name}: expected {count}", token, option)
         if token.text not in self.parser.plain:
             self._note_other_spelling(token, flag, option)
-        return after
+        return at + 1 + len(values)
 
     def _ambiguous(self, at: int, flag: Flag) -> int:
         """An abbreviation of several flags; returns the index after its likely values."""
@@ -219,16 +235,20 @@ class _Reader:
             self.reading.written[name_of(spelling)] = True if option.nargs == 0 else value
 
     def _skip_unknown(self, at: int, flag: Flag) -> int:
-        """Skip an unknown flag and its likely values, so that these are not reported as unexpected arguments."""
+        """Skip an unknown flag and its likely values, so that these are not reported as unexpected arguments.
+
+        The values are those of the release nearest to this one that knows the flag, else one. Returns the index after
+        them.
+        """
         token = self.tokens[at]
-        life = self.parser.table.nearest_releases_with(flag.spelling, self.parser.release)
-        nargs = life[2].nargs if life else None
-        most = 0 if nargs == 0 or flag.explicit is not None else None if nargs == "+" else 1
-        values = self._values(at + 1, most)
+        run = self.parser.table.nearest_releases_with(flag.spelling, self.parser.release)
+        nargs = run.option.nargs if run is not None else None
+        has_values = nargs != 0 and flag.explicit is None
+        values = self._values(at + 1, None if nargs == "+" else 1) if has_values else []
         if token.why and not _CLEAN_FLAG.fullmatch(flag.spelling):
             self._note_open(token.why)
         else:
-            words = 1 + len(values) if life else 1  # the number of values of an unknown flag is unknown
+            words = 1 + len(values) if run is not None else 1  # the number of values of an unknown flag is unknown
             self._refuse(f"unrecognized arguments: {token.text}", token, flag=flag.spelling, count=words)
         if flag.explicit is not None:
             self._note_written(name_of(flag.spelling), [flag.explicit])
@@ -237,14 +257,17 @@ class _Reader:
         return at + 1 + len(values)
 
     def _note_open(self, why: str | None) -> None:
-        """Note that a word may expand to any number of arguments, which replace those before it."""
+        """Note that a word may expand to any number of arguments, which replace those before it; None: it does not."""
         if why is not None:
             self.reading.open = self.reading.open or why
             self.reading.early = dict(self.reading.places)
 
     def _note_written(self, name: str, texts: list[str]) -> None:
-        """Note the words of a flag as they are written, before any conversion."""
-        self.reading.written[name] = texts if len(texts) > 1 else texts[0] if texts else True
+        """Note the values of a flag as they are written, before any conversion; True for a flag without values."""
+        if len(texts) > 1:
+            self.reading.written[name] = texts
+        else:
+            self.reading.written[name] = texts[0] if texts else True
 
     def _note_unresolved(self, dest: str, texts: list[str], why: str) -> None:
         """Note an option with an unknown value, and its words."""
@@ -267,7 +290,8 @@ class _Reader:
         return self.reading.given.pop(dest, None)
 
     def _store(self, option: Option, tokens: list[Token], flag: Token) -> None:
-        """Convert and set an option's value, or note why its value is unknown or rejected."""
+        """Convert and set an option's value, or note why it is unknown or rejected. `tokens`: its words, without the
+        flag; empty for `nargs="?"`. `flag`: the word that a problem is about."""
         reading, dest = self.reading, option.dest
         before = self._replaced_value(dest) if dest in reading.places else None
         texts = [token.text for token in tokens]
@@ -297,14 +321,15 @@ class _Reader:
         reading.given[dest] = value
         if doubt:
             reading.doubtful[dest] = doubt
-        level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()
-        if option.action in _MODULES or level:
+        is_level = isinstance(value, dict) and bool(texts) and texts[0].isdecimal()  # `level_or_config`
+        if option.action in _MODULES or is_level:
             self._note_written(dest, texts)
         elif reading.written:
             reading.written.pop(dest, None)
 
     def _value(self, option: Option, texts: list[str], before: Any) -> Any:
-        """The converted value of an option; raises InvalidValueError if its type rejects the text."""
+        """The converted value of an option; raises InvalidValueError if its type rejects a text. `before`: the value of
+        the same option earlier on the command line, to which some options append; None if there is none."""
         if option.action is None and option.nargs is None and len(texts) == 1:  # the usual case
             return convert(option, texts[0], self.parser.release)
         if option.action == "StoreBoolean":
@@ -313,21 +338,22 @@ class _Reader:
             return option.const
         values = [convert(option, text, self.parser.release) for text in texts]
         if option.action in _MODULES:
-            return [module for value in values if value for module in (_module(str(value), option),)]
+            return [_module(str(value), option) for value in values if value]
         if option.action == "_AppendAction":
             return [*(before or option.default or ()), *values]
         return values if option.nargs == "+" else values[0]
 
 
 def _true_or_false(text: str) -> bool:
-    """vLLM 0.8.0 utils.py StoreBoolean."""
+    """The value of an option that takes `true` or `false` (vLLM 0.8.0 utils.py StoreBoolean)."""
     if text.lower() not in ("true", "false"):
         raise InvalidValueError(f"Invalid boolean value: {text}. Expected 'true' or 'false'.")
     return text.lower() == "true"
 
 
 def _module(text: str, option: Option) -> dict[str, Any]:
-    """`name=path` or a JSON object (vLLM 0.33 entrypoints/openai/cli_args.py LoRAParserAction)."""
+    """The name and path of `name=path` or of a JSON object, which may have more keys (vLLM 0.33
+    entrypoints/openai/cli_args.py LoRAParserAction)."""
     if "=" in text and "," not in text:
         parts = text.split("=")
         if len(parts) != 2:

@@ -46,8 +46,7 @@ EQUAL = frozenset(
 
 
 def has_effect(name: str, before: object, after: object, given: Mapping[str, Any]) -> bool:
-    """True if another default changes what vLLM does with the given arguments; True if that is unknown."""
-    values = str(before), str(after)
-    if (name, *values) in EQUAL or (name, *values[::-1]) in EQUAL:
+    """True if another default of the option `name` may change what vLLM does with the arguments `given` (by dest)."""
+    if (name, str(before), str(after)) in EQUAL or (name, str(after), str(before)) in EQUAL:
         return False
     return name not in NEEDED or any(option in given for option in NEEDED[name])

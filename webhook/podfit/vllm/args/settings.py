@@ -10,6 +10,7 @@ must reject the value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -26,14 +27,16 @@ class Refusal(NamedTuple):
     place: str
     """The key in a JSON argument ("pass_config.enable_fusion"); "" for any other argument."""
     value: Any = None
+    """None if the key itself is rejected."""
     allowed: tuple[Any, ...] = ()
-    """The accepted values, if they are a list."""
+    """The accepted values or keys, if they are a list."""
     bounds: str | None = None
     """The accepted values, if they are a range: "1 and more"."""
     first: Release | None = None
     """The first release of the table that accepts it, in the run of releases nearest to the given one; None: no
     release does."""
     last: Release | None = None
+    """The last release of that run."""
     open: bool = False
     """A plugin may add accepted values."""
 
@@ -62,19 +65,23 @@ config/model.py, load.py, mamba.py)."""
 
 
 def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | None:
-    """A name that the release's registry does not have: `kind` is "tool_call_parser", "reasoning_parser",
-    "kv_connector", "attention_backend", or an argument (`NAMED`)."""
+    """The `Refusal` of a name that the release's registry does not have. `kind` is "tool_call_parser",
+    "reasoning_parser", "kv_connector", "attention_backend", or an argument (`NAMED`)."""
     names: Mapping[str, Sequence[Span]] = _table()["names"][kind]
-    there = _registry_was_read(kind)
+    was_read, spans = _registry_was_read(kind), names.get(name, ())
 
     def refused(number: int) -> Refusal | None:
         """The `Refusal` of the release with this number in the table; None if the release knows the name."""
-        if not there[number] or _definition_in(names.get(name, ()), number) is not None:
+        if not was_read[number] or _definition_in(spans, number) is not None:
             return None
-        known = tuple(sorted(other for other, spans in names.items() if _definition_in(spans, number) is not None))
-        return Refusal("", name, known, None, *_nearest_releases(names.get(name, ()), number))
+        return Refusal("", name, _names_in(names, number), None, *_nearest_releases(spans, number))
 
-    return _refused_by_all(release, refused, lambda number: there[number])
+    return _refused_by_all(release, refused, lambda number: was_read[number])
+
+
+def _names_in(names: Mapping[str, Sequence[Span]], number: int) -> tuple[str, ...]:
+    """The names of a registry that the release with this number has, in sorted order."""
+    return tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))
 
 
 @cache
@@ -92,13 +99,14 @@ def _have_any(spans_of: Mapping[str, Sequence[Span]]) -> tuple[bool, ...]:
 
 
 def out_of_bounds(dest: str, value: object, release: Release | None) -> Refusal | None:
-    """A number that a config class gets unchanged and that is outside the bounds of its field."""
-    refused: Refusal | None = None
-    for known in _bounds(dest, release):  # like `_refused_by_all`
-        if (refusal := _out_of_bounds("", value, known)) is None:
+    """The `Refusal` of a number that a config class gets unchanged and that is outside the bounds of its field."""
+    newest: Refusal | None = None
+    for bounds in _bounds(dest, release):  # as in `_refused_by_all`
+        refusal = _out_of_bounds("", value, bounds)
+        if refusal is None:
             return None
-        refused = refused or refusal
-    return refused
+        newest = newest or refusal
+    return newest
 
 
 @lru_cache(1024)
@@ -126,14 +134,14 @@ def is_key(dest: str, path: str, release: Release | None) -> bool | None:
 
 
 def _has(spans: Sequence[Span], release: Release | None, was_read: Sequence[bool]) -> bool | None:
-    """True if the release has a name; None if no release has it, or if the release or its table is unknown."""
+    """True if the release has the name with these spans. None if no release has it, if the release was not read, or if
+    the neighbors of a release that is not in the table differ."""
     if release is None or not spans:
         return None
-    known = {
-        _definition_in(spans, number) is not None if was_read[number] else None
-        for number in _table_numbers_around(release)
-    }
-    return known.pop() if len(known) == 1 else None
+    answers = set[bool | None]()
+    for number in _table_numbers_around(release):
+        answers.add(_definition_in(spans, number) is not None if was_read[number] else None)
+    return answers.pop() if len(answers) == 1 else None
 
 
 @cache
@@ -153,27 +161,24 @@ def bad_variable(name: str, value: str, release: Release | None) -> Refusal | No
     vLLM's envs.py converts it to one."""
     spans: Sequence[Span] = _table()["environment"].get(name, ())
     return _refused_by_all(
-        release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda number: bool(spans)
+        release, lambda number: _bad_number(value, _definition_in(spans, number)), lambda _: bool(spans)
     )
 
 
 SWITCH = "0 or 1"
-_NUMBERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    "switch": (int, SWITCH),
-    "int": (int, "a whole number"),
-    "float": (float, "a number"),
-}
+_NUMBERS: Mapping[str, str] = {"switch": SWITCH, "int": "a whole number", "float": "a number"}
+"""Type of a variable's number in the table → the accepted values, for people."""
 
 
-def _bad_number(value: str, known: Mapping[str, Any] | None) -> Refusal | None:
-    """A `Refusal` if the text is not a number of the expected type, or is out of bounds."""
-    if known is None or "number" not in known:
-        return _out_of_bounds("", value, known)
-    read, bounds = _NUMBERS[known["number"]]
+def _bad_number(value: str, definition: Mapping[str, Any] | None) -> Refusal | None:
+    """A `Refusal` if the text is not a number of the expected type, or not one of the variable's choices."""
+    if definition is None or "number" not in definition:
+        return _out_of_bounds("", value, definition)
+    convert = float if definition["number"] == "float" else int
     try:
-        read(value)
+        convert(value)
     except ValueError:
-        return Refusal("", value, bounds=bounds)
+        return Refusal("", value, bounds=_NUMBERS[definition["number"]])
     return None
 
 
@@ -199,7 +204,7 @@ def config_arguments() -> frozenset[str]:
 def typed_keys(dest: str) -> frozenset[str]:
     """The keys of a JSON argument, nested ones too, whose values are a choice, a number or a boolean."""
     fields: Mapping[str, Sequence[Span]] = _table()["configs"].get(dest, {}).get("fields", {})
-    typed = (path for path, spans in fields.items() if any(span[2:] and span[2] for span in spans))
+    typed = [path for path, spans in fields.items() if any(span[2:] and span[2] for span in spans)]
     return frozenset(path.rpartition(".")[2] for path in typed)
 
 
@@ -207,9 +212,9 @@ def typed_keys(dest: str) -> frozenset[str]:
 def choices() -> frozenset[str]:
     """The names in vLLM's registries and the choices of its JSON arguments and variables."""
     names = [name for registry in _table()["names"].values() for name in registry]
-    fields = [spans for config in _table()["configs"].values() for spans in config["fields"].values()]
-    known = [span[2] for spans in fields for span in spans if span[2:]]
-    return frozenset([*names, *(str(choice) for item in known for choice in item.get("choices", ()))])
+    spans_of_keys = [spans for config in _table()["configs"].values() for spans in config["fields"].values()]
+    definitions = [span[2] for spans in spans_of_keys for span in spans if span[2:]]
+    return frozenset([*names, *(str(choice) for known in definitions for choice in known.get("choices", ()))])
 
 
 def unknown_keys(dest: str, value: Mapping[str, Any], release: Release | None) -> Iterator[Refusal]:
@@ -259,21 +264,23 @@ def _bad_value(spans: Sequence[Span], path: str, given: object, release: Release
 def _bad_choice(path: str, given: object, known: Mapping[str, Any] | None, number: int) -> Refusal | None:
     """A `Refusal` if the release with this number rejects the value: not one of the key's names, or out of its
     bounds."""
-    kind = known.get("names") if known else None
-    if kind is None or known is None or not isinstance(given, str):
+    registry = known.get("names") if known else None
+    if registry is None or known is None or not isinstance(given, str):
         return _out_of_bounds(path, given, known)
-    names: Mapping[str, Sequence[Span]] = _table()["names"][kind]
-    if given.lower() in known["choices"] or _definition_in(names.get(given.upper(), ()), number) is not None:
+    names: Mapping[str, Sequence[Span]] = _table()["names"][registry]
+    spans = names.get(given.upper(), ())
+    if given.lower() in known["choices"] or _definition_in(spans, number) is not None:
         return None
-    taken = tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))
-    return Refusal(path, given, taken, None, *_nearest_releases(names.get(given.upper(), ()), number), open=True)
+    return Refusal(path, given, _names_in(names, number), None, *_nearest_releases(spans, number), open=True)
 
 
 _DEEPEST = 3
+"""Dots in the path of a key whose own keys are read; no config class in the table is nested more deeply."""
 
 
 def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
-    """The parent path, own path and value of each key, nested ones too. vLLM reads `-` in a key of a flag as `_`."""
+    """(parent path, own path, value) of each key, nested ones too. `above`: the path of `value`; empty for the whole
+    argument. vLLM reads `-` in a key of a flag as `_`."""
     for written, given in value.items():
         path = f"{above}.{written}".lstrip(".").replace("-", "_")
         yield above, path, given
@@ -293,15 +300,17 @@ def _definition_in(spans: Sequence[Span], release_number: int) -> Mapping[str, A
 
 
 def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | None, Release | None]:
-    """(first, last) of the nearest run of releases that have it; earlier runs come first. (None, None) if none has."""
-    before = [span for span in spans if span[1] < number]
-    after = [span for span in spans if span[0] > number]
-    if not before and not after:
-        return None, None
-    runs = sorted(before or after, key=lambda span: span[0])
-    run = runs[-1] if before else runs[0]
-    first = min(span[0] for span in runs) if before else run[0]
-    return releases()[first], releases()[run[1]]
+    """(first, last) of the releases before `number` that have it, else of the nearest run after it; else None twice."""
+    before = [(first, last) for first, last, *_ in spans if last < number]
+    after = [(first, last) for first, last, *_ in spans if first > number]
+    if before:
+        _, newest = max(before)
+        oldest, _ = min(before)
+        return releases()[oldest], releases()[newest]
+    if after:
+        first, last = min(after)
+        return releases()[first], releases()[last]
+    return None, None
 
 
 def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
@@ -309,27 +318,25 @@ def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -
     if not known or value is None:
         return None
     if "choices" in known:
-        comparable = isinstance(value, str | int) and not isinstance(value, bool)
         fold = known.get("fold")
-        taken = {_normalized(item, fold) for item in known["choices"]}
-        names = tuple(item for item in known["choices"] if fold is None or isinstance(item, str))
-        return Refusal(place, value, names) if comparable and taken and _normalized(value, fold) not in taken else None
+        accepted = {_normalized(item, fold) for item in known["choices"]}
+        is_comparable = isinstance(value, str | int) and not isinstance(value, bool)
+        if not is_comparable or not accepted or _normalized(value, fold) in accepted:
+            return None
+        return Refusal(place, value, tuple(item for item in known["choices"] if fold is None or isinstance(item, str)))
     if (kind := known.get("type")) is not None and not _pydantic_accepts(value, kind):
         return Refusal(place, value, bounds=_KINDS[kind])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     least, above, most, below = known.get("ge"), known.get("gt"), known.get("le"), known.get("lt")
-    fits = (
-        (least is None or value >= least)
-        and (above is None or value > above)
-        and (most is None or value <= most)
-        and (below is None or value < below)
-    )
-    if fits:
+    is_too_low = (least is not None and not value >= least) or (above is not None and not value > above)
+    is_too_high = (most is not None and not value <= most) or (below is not None and not value < below)
+    if not is_too_low and not is_too_high:
         return None
-    low = f"{least} and more" if least is not None else f"more than {above}" if above is not None else ""
-    high = f"at most {most}" if most is not None else f"less than {below}" if below is not None else ""
-    return Refusal(place, value, bounds=", ".join(part for part in (low, high) if part))
+    bounds = {"{} and more": least, "more than {}": above if least is None else None}
+    bounds |= {"at most {}": most, "less than {}": below if most is None else None}
+    texts = [text.format(bound) for text, bound in bounds.items() if bound is not None]
+    return Refusal(place, value, bounds=", ".join(texts))
 
 
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
@@ -347,11 +354,10 @@ def _pydantic_accepts(value: object, kind: str) -> bool:
     if kind == "bool":
         return value.lower() in _TRUTH if isinstance(value, str) else value in (0, 1)
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             float(value.replace("_", ""))
-        except ValueError:
-            return False
-        return True
+            return True
+        return False
     return isinstance(value, int) or (isinstance(value, float) and (kind == "float" or value.is_integer()))
 
 
@@ -378,17 +384,17 @@ def _table_numbers_around(release: Release) -> tuple[int, ...]:
 def _refused_by_all(
     release: Release | None, refused: Callable[[int], Refusal | None], accepts: Callable[[int], bool]
 ) -> Refusal | None:
-    """The newest release's `Refusal`, if every release that counts rejects the value."""
+    """The newest release's `Refusal`, if every release that counts rejects the value; else None. `refused`: the one of
+    the release with a number. `accepts`: as in `_counting_releases`."""
     newest: Refusal | None = None
-    for number in _counting_releases(
-        release, accepts
-    ):  # one release that accepts it is enough; usually the newest does
-        if (refusal := refused(number)) is None:
+    for number in _counting_releases(release, accepts):  # newest first: usually it accepts the value
+        refusal = refused(number)
+        if refusal is None:
             return None
         newest = newest or refusal
     return newest
 
 
 def _counting_releases(release: Release | None, accepts: Callable[[int], bool]) -> tuple[int, ...]:
-    """The releases that count, newest first: those around the given release, else all for which `accepts` is true."""
+    """The numbers of the releases that count, newest first: those around `release`, else all that `accepts`."""
     return _table_numbers_around(release) if release else tuple(filter(accepts, reversed(range(len(releases())))))

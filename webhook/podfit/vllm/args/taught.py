@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from podfit.vllm.args.flags import Row, Table, builtin
@@ -12,7 +12,8 @@ from podfit.vllm.release import Release, parse
 
 _SUPPRESS = "==SUPPRESS=="
 Lesson = tuple[str, str | None, Sequence[str], Mapping[str, Row]]
-"""An added release: the arguments of `teach_release` after `table`."""
+"""An added release: the arguments of `teach_release` after `table`, which are its number, the release that it equals
+otherwise, the removed options, and the others by dest."""
 
 
 class TaughtError(ValueError):
@@ -28,7 +29,7 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
     default = option.get("default")
     if isinstance(default, str) and (default == _SUPPRESS or default.startswith("<")):
         default = None  # an object of vLLM's own, or no default: not a value that a command line can set
-    only = {entry.partition("(")[0] for entry in option.get("entrypoints") or ()}
+    own_entries = _entries(option)
     action = option.get("action")
     written = {
         "flags": option.get("flags") or None,
@@ -40,7 +41,7 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
         "default": default,
         "action": None if action == "_StoreAction" else action,
         "deprecated": option.get("deprecated") or None,
-        "only": min(only) if only and not only >= set(entries) else None,
+        "only": min(own_entries) if own_entries and not own_entries >= set(entries) else None,
     }
     return {key: value for key, value in written.items() if value is not None}
 
@@ -48,15 +49,31 @@ def row(option: Mapping[str, Any], entries: Iterable[str] = ()) -> Row:
 def rows(options: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
     """The rows of all options in a dump of a parser, by dest."""
     items = list(options)
-    entries = {
-        entry.partition("(")[0] for item in items if item.get("flags") for entry in item.get("entrypoints") or ()
-    }
+    entries = set[str]()
+    for item in items:
+        if item.get("flags"):
+            entries |= _entries(item)
     return {str(item["dest"]): row(item, entries) for item in items}
 
 
-def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> tuple[list[str], dict[str, Row]]:
-    """The difference between two releases' options: the removed dests, and the new or changed options."""
-    return [dest for dest in old if dest not in new], {d: item for d, item in new.items() if old.get(d) != item}
+def _entries(option: Mapping[str, Any]) -> set[str]:
+    """The entry points of an option in a dump, which writes them as "serve" or "serve(…)"."""
+    return {entry.partition("(")[0] for entry in option.get("entrypoints") or ()}
+
+
+class OptionsDifference(NamedTuple):
+    """The difference between two releases' options."""
+
+    removed: list[str]
+    """Their dests."""
+    changed: dict[str, Row]
+    """dest → row of the newer release, of new and of changed options."""
+
+
+def options_difference(new: Mapping[str, Row], old: Mapping[str, Row]) -> OptionsDifference:
+    """The difference between two releases' options, which are by dest."""
+    changed = {dest: option for dest, option in new.items() if old.get(dest) != option}
+    return OptionsDifference([dest for dest in old if dest not in new], changed)
 
 
 def teach_release(
@@ -66,19 +83,25 @@ def teach_release(
 
     `removed` are dests or flags; `options` are by dest, as the table writes them. Raises TaughtError.
     """
-    number, model = parse(release), table.releases[-1] if like is None else parse(like)
-    if number is None:
+    new_release = parse(release)
+    base = table.releases[-1] if like is None else parse(like)
+    if new_release is None:
         raise TaughtError(f"{release!r} is not a vLLM release such as 0.34.0")
-    if model not in table.releases:
+    if base not in table.releases:
         raise TaughtError(f"{like!r} is not in the table; its newest release is {table.releases[-1]}")
-    kept = dict(table.rows(model))
+    rows_of_base = dict(table.rows(base))
     for word in removed:
-        dests = [d for d, item in kept.items() if word in (d, *item.get("flags", ()), *item.get("negative", ()))]
+        dests = [dest for dest, item in rows_of_base.items() if word in _names(dest, item)]
         if not dests:
-            raise TaughtError(f"{word!r} can't be removed: {model} does not know it")
+            raise TaughtError(f"{word!r} can't be removed: {base} does not know it")
         for dest in dests:
-            del kept[dest]
-    return table.with_release(number, {**kept, **options})
+            del rows_of_base[dest]
+    return table.with_release(new_release, {**rows_of_base, **options})
+
+
+def _names(dest: str, option: Row) -> tuple[str, ...]:
+    """The names by which a removed option may be given: its dest and its flags."""
+    return dest, *option.get("flags", ()), *option.get("negative", ())
 
 
 class TaughtTable:
@@ -103,5 +126,5 @@ class TaughtTable:
 
 
 def newest_before(table: Table, release: Release) -> Release:
-    """The release of the table that a new release probably resembles most."""
+    """The release of the table that a new release probably resembles most: the newest before it, else the oldest."""
     return max((known for known in table.releases if known < release), default=table.releases[0])

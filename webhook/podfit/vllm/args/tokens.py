@@ -50,12 +50,20 @@ class Token:
         return self.why if text.startswith(("$", "`", "{{")) else None
 
 
+class WordError(NamedTuple):
+    """An error of vLLM before argparse reads the words."""
+
+    message: str
+    token: Token
+    """The word that it is about."""
+
+
 @dataclass
 class ArgparseWords:
     """The words that argparse gets, and the errors before that."""
 
     tokens: list[Token]
-    errors: list[tuple[str, Token]] = field(default_factory=list)
+    errors: list[WordError] = field(default_factory=list)
     open: str | None = None
     """Why there may be more arguments than these."""
     config: str | None = None
@@ -84,7 +92,8 @@ def command_line_of(command: Command, text: str) -> CommandLine:
 
 
 def _unexpanded(text: str, shell: bool) -> str | None:
-    """Why vLLM may get another word: a variable, a template action or a placeholder in it that nothing expands."""
+    """Why vLLM may get another word: a variable, a template action or a placeholder in it that nothing expands. None if
+    there is none. `shell`: a shell has read the word."""
     match = _REFERENCE.search(text)
     if match is None:
         return None
@@ -96,22 +105,21 @@ def _unexpanded(text: str, shell: bool) -> str | None:
     return f"{reference} is not expanded" + ("" if shell else " in exec form")
 
 
-_MODEL_BEFORE_ALL = Release(0, 8, 1), Release(0, 11, 1)
+_MODEL_FLAG_REJECTED, _MODEL_FLAG_MOVED = Release(0, 8, 1), Release(0, 11, 1)
 """`vllm serve --model X` is an error from the first to before the second; from then on X is moved to the front.
 Observed in 0.8.5 … 0.11.0 and in 0.11.1; the check does not find `--model=X`."""
 _NAME_NEEDS_MODEL = Release(0, 17)
 """`vllm serve --served-model-name N X` is an error from this release on (observed in 0.17.1)."""
+_CONFIG_FILES = Release(0, 6)
+"""From this release on, `--config` names a file (`FlexibleArgumentParser._pull_args_from_config`)."""
 _NESTED_CONFIG = Release(0, 16)
 """From this release on, nested mappings of a `--config` file become JSON."""
 _NEGATED_CONFIG = Release(0, 28)
 """`key: false` in a `--config` file becomes `--no-key` from this release on, with the api_server module."""
 _DOTTED, _DOTTED_SHORT, _DOTTED_HUMAN = Release(0, 9), Release(0, 9, 2), Release(0, 20)
-_LEVEL_WORD = Release(0, 9, 2)
-"""From this release on, `-O3` becomes `-O.level=3`, …"""
-_MODE_WORD = Release(0, 11, 1)
-"""… from this one `-O.mode=3`, …"""
-_OPTIMIZATION_LEVEL = Release(0, 12)
-"""… and from this one `--optimization-level 3`."""
+"""From these releases on, `--config.key value` is read; `-O.key value` too; and `1k` as a number in such a value."""
+_LEVEL_WORD, _MODE_WORD, _OPTIMIZATION_LEVEL = Release(0, 9, 2), Release(0, 11, 1), Release(0, 12)
+"""From these releases on, `-O3` becomes `-O.level=3`, `-O.mode=3` and `--optimization-level 3`."""
 
 
 def prepare_words(command: Command, line: CommandLine, parser: Parser) -> ArgparseWords:
@@ -131,88 +139,112 @@ def prepare_words(command: Command, line: CommandLine, parser: Parser) -> Argpar
     return words
 
 
+_MODEL_FLAG, _CONFIG_FLAG = regex(r"--model(=.|$)"), regex(r"--config(=.|$)")
+_SERVED_NAME_FLAG = regex(r"--served[-_]model[-_]name(=.|$)")
+
+
+def _first_flag(tokens: Sequence[Token], flag: re.Pattern[str]) -> int | None:
+    """The index of the first word that certainly is this flag; None if there is none."""
+    return next((at for at, token in enumerate(tokens) if flag.match(token.text) and not token.open), None)
+
+
 def _model_first(argparse_words: ArgparseWords, parser: Parser, text: str) -> None:
     """Move the model of `--model` to the front, in releases that expect it first; note an error in releases that reject
-    `--model`."""
-    tokens, release = argparse_words.tokens, parser.release
-    if release < _MODEL_BEFORE_ALL[0]:
+    `--model`. `text`: the text of all words."""
+    if parser.release < _MODEL_FLAG_REJECTED:
         return
-    if release < _MODEL_BEFORE_ALL[1]:
-        for token in tokens:
+    if parser.release < _MODEL_FLAG_MOVED:
+        for token in argparse_words.tokens:
             if token.text == "--model" and not token.open:
-                argparse_words.errors.append((
+                message = (
                     "With `vllm serve`, you should provide the model as a positional argument or in a config file "
-                    "instead of via the `--model` option.",
-                    token,
-                ))  # fmt: skip
+                    "instead of via the `--model` option."
+                )
+                argparse_words.errors.append(WordError(message, token))
                 return
         return
-    at = None
-    if "--model" in text:
-        at = next((n for n, t in enumerate(tokens) if re.match(r"--model(=.|$)", t.text) and not t.open), None)
-    if at is not None:
-        flag = tokens[at]
-        if flag.text != "--model":
-            model, rest = replace(flag, text=flag.text.removeprefix("--model=")), tokens[at + 1 :]
-        elif at + 1 < len(tokens) and not tokens[at + 1].text.startswith("-"):
-            model, rest = tokens[at + 1], tokens[at + 2 :]
-        else:
-            argparse_words.errors.append(("argument --model: expected one argument", flag))
-            argparse_words.tokens = tokens[:at] + tokens[at + 1 :]
-            return
-        argparse_words.tokens = tokens = [model, *tokens[:at], *rest]
-    if release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-") and not tokens[0].open:
-        name = next((t for t in tokens if re.match(r"--served[-_]model[-_]name(=.|$)", t.text) and not t.open), None)
-        if name is not None and not any(re.match(r"--config(=.|$)", t.text) for t in tokens):
-            argparse_words.errors.append((
+    if "--model" in text and not _move_model(argparse_words):
+        return
+    tokens = argparse_words.tokens
+    if parser.release >= _NAME_NEEDS_MODEL and tokens and tokens[0].text.startswith("-") and not tokens[0].open:
+        name = _first_flag(tokens, _SERVED_NAME_FLAG)
+        if name is not None and not any(_CONFIG_FLAG.match(token.text) for token in tokens):
+            message = (
                 "`model` should be provided as the first positional argument when using `vllm serve`. "
-                "i.e. `vllm serve <model> --<arg> <value>`.",
-                name,
-            ))  # fmt: skip
+                "i.e. `vllm serve <model> --<arg> <value>`."
+            )
+            argparse_words.errors.append(WordError(message, tokens[name]))
+
+
+def _move_model(argparse_words: ArgparseWords) -> bool:
+    """Move the model of the first `--model`, if there is one, to the front. False if the flag has no value: the error
+    is noted, and the flag is left out."""
+    tokens = argparse_words.tokens
+    at = _first_flag(tokens, _MODEL_FLAG)
+    if at is None:
+        return True
+    flag, before, after = tokens[at], tokens[:at], tokens[at + 1 :]
+    if flag.text != "--model":
+        argparse_words.tokens = [replace(flag, text=flag.text.removeprefix("--model=")), *before, *after]
+    elif after and not after[0].text.startswith("-"):
+        argparse_words.tokens = [after[0], *before, *after[1:]]
+    else:
+        argparse_words.errors.append(WordError("argument --model: expected one argument", flag))
+        argparse_words.tokens = [*before, *after]
+        return False
+    return True
 
 
 def _config(argparse_words: ArgparseWords, command: Command, parser: Parser) -> None:
-    """Replaces `--config FILE` (these two words exactly) by the file's settings, before the other flags."""
-    tokens = argparse_words.tokens
-    places = [n for n, token in enumerate(tokens) if token.text == "--config" and not token.open]
-    if not places or parser.release < Release(0, 6):
+    """Replaces `--config FILE` (these two words exactly) by the file's settings, before the other flags.
+
+    If the settings are unknown, the two words are left out, and `open` has the reason.
+    """
+    tokens, errors = argparse_words.tokens, argparse_words.errors
+    places = [at for at, token in enumerate(tokens) if token.text == "--config" and not token.open]
+    if not places or parser.release < _CONFIG_FILES:
         return
     at, flag = places[0], tokens[places[0]]
     if len(places) > 1:
-        argparse_words.errors.append(("More than one config file specified!", tokens[places[1]]))
+        errors.append(WordError("More than one config file specified!", tokens[places[1]]))
     if at == len(tokens) - 1:
-        argparse_words.errors.append(("No config file specified! Please check your command-line arguments.", flag))
+        errors.append(WordError("No config file specified! Please check your command-line arguments.", flag))
         argparse_words.tokens = tokens[:at]
         return
-    file, rest = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
-    argparse_words.tokens, argparse_words.config = rest, file.text
-    if file.why:
-        argparse_words.open = f"the config file is unknown: {file.why}"
-        return
+    file, others = tokens[at + 1], tokens[:at] + tokens[at + 2 :]
+    argparse_words.tokens, argparse_words.config = others, file.text
     extension = file.text.rpartition(".")[2]
-    if extension not in ("yaml", "yml"):
-        argparse_words.errors.append((f"Config file must be of a yaml/yml type. {extension} supplied", file))
+    if not file.why and extension not in ("yaml", "yml"):
+        errors.append(WordError(f"Config file must be of a yaml/yml type. {extension} supplied", file))
         return
-    text = command.config.get(posixpath.normpath(file.text))
-    if text is None:
-        argparse_words.open = f"the content of the config file {file.text} is unknown"
-        return
-    settings = _settings(text)
+    settings = _settings_of_file(file, command)
     if isinstance(settings, str):
-        argparse_words.open = f"the config file {file.text} {settings}"
+        argparse_words.open = settings
         return
     inserted = [replace(flag, text=text) for text in _config_words(settings, parser)]
-    named = parser.entry == "serve" and bool(rest) and not rest[0].text.startswith("-")
-    model = any(token.text == "--model" for token in inserted)
-    if parser.entry == "serve" and not named and not model:
-        argparse_words.errors.append((
-            "No model specified! Please specify model either as a positional argument or in a config file.", flag
-        ))  # fmt: skip
-    argparse_words.tokens = [*rest[:named], *inserted, *rest[named:]]
+    has_positional = parser.entry == "serve" and bool(others) and not others[0].text.startswith("-")
+    names_model = has_positional or any(token.text == "--model" for token in inserted)
+    if parser.entry == "serve" and not names_model:
+        message = "No model specified! Please specify model either as a positional argument or in a config file."
+        errors.append(WordError(message, flag))
+    end = 1 if has_positional else 0  # the model stays in front
+    argparse_words.tokens = [*others[:end], *inserted, *others[end:]]
+
+
+def _settings_of_file(file: Token, command: Command) -> Mapping[Any, Any] | str:
+    """The settings in the file that `--config` names, or why they are unknown, as a sentence."""
+    if file.why:
+        return f"the config file is unknown: {file.why}"
+    text = command.config.get(posixpath.normpath(file.text))
+    if text is None:
+        return f"the content of the config file {file.text} is unknown"
+    settings = _settings(text)
+    return f"the config file {file.text} {settings}" if isinstance(settings, str) else settings
 
 
 def _settings(text: str) -> Mapping[Any, Any] | str:
-    """The settings in the file, or why they are unknown. podfit reports no problem with a file that it can't read."""
+    """The settings in a file with this text, or why they are unknown, as the end of a sentence. podfit reports no
+    problem with a file that it can't read."""
     import yaml  # here, because few commands use a config file
 
     try:
@@ -225,7 +257,8 @@ def _settings(text: str) -> Mapping[Any, Any] | str:
 
 
 def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
-    """The settings of a `--config` file as words of a command line."""
+    """The settings of a `--config` file as words of a command line. True is a flag without a value; an empty list is
+    left out, and so is False before `_NEGATED_CONFIG`."""
     words: list[str] = []
     for key, value in settings.items():
         flag = f"--{key}"
@@ -263,28 +296,42 @@ def _expand_optimization(tokens: list[Token], release: Release) -> list[Token]:
     out: list[Token] = []
     for at, token in enumerate(tokens):
         text = token.text
-        bare = text == "-O" and at + 1 < len(tokens) and tokens[at + 1].text in ("0", "1", "2", "3")
-        joined = text.startswith("-O") and len(text) > 2
-        if release >= _OPTIMIZATION_LEVEL and (bare or joined):
+        is_bare = text == "-O" and at + 1 < len(tokens) and tokens[at + 1].text in ("0", "1", "2", "3")
+        is_joined = text.startswith("-O") and len(text) > 2  # `-O3`, `-O=3`, `-O.level=3`
+        level = text[2:].removeprefix("=")
+        if release >= _OPTIMIZATION_LEVEL and (is_bare or is_joined):
             out.append(replace(token, text="--optimization-level"))
-            if joined:
-                out.append(replace(token, text=text[2:].removeprefix("=")))
-        elif bare:
+            if is_joined:
+                out.append(replace(token, text=level))
+        elif is_bare:
             out.append(replace(token, text=f"-O.{key}"))
-        elif joined and text[2] != ".":
-            out.append(replace(token, text=f"-O.{key}={text[2:].removeprefix('=')}"))
+        elif is_joined and text[2] != ".":
+            out.append(replace(token, text=f"-O.{key}={level}"))
         else:
             out.append(token)
     return out
 
 
+@dataclass
+class _Merged:
+    """The words `--config.key value` of one flag, merged into one value."""
+
+    first: Token
+    """The first of the flags."""
+    unknown: str | None = None
+    """Why the value is unknown."""
+    doubtful: str | None = None
+    """Why vLLM probably gets another value."""
+    value: dict[str, Any] = field(default_factory=dict)
+
+
 def _merge_dotted_flags(argparse_words: ArgparseWords, release: Release) -> None:
     """Merges `--config.key value` into one `--config '{"key": value}'` at the end, per flag."""
     prefix = "-" if release >= _DOTTED_SHORT else "--"
-    if not [True for token in argparse_words.tokens if token.text[:1] == "-" and "." in token.text.partition("=")[0]]:
+    if not any(token.text[:1] == "-" and "." in token.text.partition("=")[0] for token in argparse_words.tokens):
         return
     kept: list[Token] = []
-    merged: dict[str, tuple[Token, dict[str, Any]]] = {}
+    merged_by_flag: dict[str, _Merged] = {}
     tokens = iter(argparse_words.tokens)
     for token in tokens:
         name, equals, text = token.text.partition("=")
@@ -295,31 +342,41 @@ def _merge_dotted_flags(argparse_words: ArgparseWords, release: Release) -> None
         if not equals:
             following = next(tokens, None)
             if following is None:
-                argparse_words.errors.append((f"argument {name}: expected one argument", token))
+                argparse_words.errors.append(WordError(f"argument {name}: expected one argument", token))
                 continue
             value, text = following, following.text
-        flag, *keys = name.removesuffix("+").split(".")
-        first, merged_value = merged.setdefault(flag, (token, {}))
-        try:
-            nested: Any = text.split(",") if name.endswith("+") else _dotted_value(text, release)
-        except UnreadableValueError as why:
-            merged[flag] = (replace(first, unknown=str(why)), merged_value)
-            continue
-        if len(keys) > DEEPEST:
-            merged[flag] = (replace(first, unknown=TOO_DEEP), merged_value)
-            continue
-        for key in reversed(keys):
-            nested = {key: nested}
-        _merge_nested(merged_value, nested)
-        unknown, doubtful = first.unknown or value.unknown, first.doubtful or value.doubtful
-        merged[flag] = (replace(first, unknown=unknown, doubtful=doubtful), merged_value)
-    for flag, (token, merged_value) in merged.items():
-        kept += [replace(token, text=flag, unknown=None, doubtful=None), replace(token, text=json.dumps(merged_value))]
+        flag = name.removesuffix("+").partition(".")[0]
+        merged = merged_by_flag.setdefault(flag, _Merged(token, token.unknown, token.doubtful))
+        _merge_dotted_value(merged, name, text, value, release)
+    for flag, merged in merged_by_flag.items():
+        text = json.dumps(merged.value)
+        kept.append(replace(merged.first, text=flag, unknown=None, doubtful=None))
+        kept.append(replace(merged.first, text=text, unknown=merged.unknown, doubtful=merged.doubtful))
     argparse_words.tokens = kept
 
 
+def _merge_dotted_value(merged: _Merged, name: str, text: str, value: Token, release: Release) -> None:
+    """Merge one value. `name`: `--config.key`, or `--config.key+` for a list. `text`: the value's, which is in the word
+    `value`."""
+    _, *keys = name.removesuffix("+").split(".")
+    try:
+        nested: Any = text.split(",") if name.endswith("+") else _dotted_value(text, release)
+    except UnreadableValueError as why:
+        merged.unknown = str(why)
+        return
+    if len(keys) > DEEPEST:
+        merged.unknown = TOO_DEEP
+        return
+    for key in reversed(keys):
+        nested = {key: nested}
+    _merge_nested(merged.value, nested)
+    merged.unknown = merged.unknown or value.unknown
+    merged.doubtful = merged.doubtful or value.doubtful
+
+
 def _dotted_value(text: str, release: Release) -> Any:
-    """The JSON value of `--config.key value`; in newer releases also a number such as `1k`; else the text."""
+    """The JSON value of `--config.key value`; in newer releases also a number such as `1k`; else the text. Raises
+    UnreadableValueError."""
     try:
         return from_json(text)
     except ValueError:
