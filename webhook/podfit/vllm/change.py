@@ -40,7 +40,7 @@ Suggestion = str | Change
 
 
 def flags(*texts: str, remark: str = "") -> Change:
-    """Set flags: `--max-model-len 4096 and --enforce-eager`. `remark`: the end of the text."""
+    """Set flags, each with its value: `--max-model-len 4096`, `--enforce-eager`. `remark`: the end of the text."""
     return Change(" and ".join(texts) + remark, flags=texts)
 
 

@@ -147,18 +147,16 @@ class Facts:
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """Namespace → its labels, for policies that select by them; other namespaces are unknown."""
         entries = self.snapshot.objects.get("namespaces", {})
-        return {name: kept["labels"] for (_, name), kept in entries.items()}
+        return {name: namespace["labels"] for (_, name), namespace in entries.items()}
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """Objects that others refer to by name (claims, device classes, nodes): from the cluster, or from the input;
         and the described nodes."""
-        known = (
-            self.cluster
-            if self.cluster is not None
-            else snapshot.from_objects(self.companions.objects, self.companions.around)
-        )
-        return known if self.fleet is None else known.joined(self.fleet)
+        objects = self.cluster
+        if objects is None:
+            objects = snapshot.from_objects(self.companions.objects, self.companions.around)
+        return objects if self.fleet is None else objects.joined(self.fleet)
 
     @property
     def nodes_closed(self) -> bool:
@@ -169,28 +167,20 @@ class Facts:
     def measured(self) -> tuple[MeasuredStart, ...]:
         """Measurements in logs: from labeled ConfigMaps of the cluster or of the same input, and from the user's files.
         The user's come last and win."""
-        entries = self.snapshot.objects.get("configmaps", {})
-        return (
-            *(measured_start for obj in entries.values() for measured_start in measured.of_config_map(obj)[0]),
-            *self.given_measured,
-        )
+        measured_starts: list[MeasuredStart] = []
+        for config_map in self.snapshot.objects.get("configmaps", {}).values():
+            measured_starts += measured.of_config_map(config_map).starts
+        return (*measured_starts, *self.given_measured)
 
     @cached_property
     def version(self) -> str:
-        """A short hash of the tables and of the inputs: equal versions lead to equal decisions."""
+        """A short text for the tables, the user's inputs and the cluster: equal versions lead to equal decisions."""
         import hashlib  # here, because `podfit check` does not need the version
 
-        items = self.companions.objects
         given = [
-            self.gpu,
-            self.gpu_memory,
-            self.kv_cache_memory,
-            self.weights_bytes,
-            self.models,
-            self.config_maps,
-            items,
-            self.given_measured,
-        ]
+            self.gpu, self.gpu_memory, self.kv_cache_memory, self.weights_bytes, self.models, self.config_maps,
+            self.companions.objects, self.given_measured,
+        ]  # fmt: skip
         parts = [data.version()]
         if any(given):
             text = json.dumps(given, sort_keys=True, default=repr)

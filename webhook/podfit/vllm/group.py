@@ -16,12 +16,13 @@ from podfit.vllm import gpu
 
 
 class Replica(NamedTuple):
-    """One replica."""
+    """One replica of the model: all Pods that serve it together."""
 
     pods: int
     gpus: int
     """Devices that all its Pods together request of `resource`."""
     resource: str
+    """The resource's name (nvidia.com/gpu)."""
     closed: bool
     """No other Pod can join: the object gives the whole size of the group."""
 
@@ -34,20 +35,22 @@ def group_of(workload: Workload, container: Container, cached_object: CachedObje
     parts, cached_object = workload.path.parts, cached_object or CachedObject(workload.object)
     if "headGroupSpec" in parts or "workerGroupSpecs" in parts:
         return cached_object.once(_ray)
-    names, size = gpu.requested_resource(workload, container), workload.pods_per_replica
-    resource, own = names or ("", None)
-    if size is None or own is None:
+    requested, size = gpu.requested_resource(workload, container), workload.pods_per_replica
+    resource, own_gpus = requested or ("", None)
+    if size is None or own_gpus is None:
         return None
-    sized = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts
+    has_size = "leaderWorkerTemplate" in parts or "workloadTemplate" in parts  # the object has a field for it
     if size == 1:
-        return Replica(1, own, resource, closed=sized)
-    if parts[-2:] == ("workerTemplate", "spec"):
-        return None if cached_object.once(_is_led) else Replica(size, own * size, resource, closed=True)
+        return Replica(1, own_gpus, resource, closed=has_size)
+    if parts[-2:] == ("workerTemplate", "spec"):  # all Pods have this template, unless the leader has its own
+        return None if cached_object.once(_is_led) else Replica(size, own_gpus * size, resource, closed=True)
     if parts[-1] in ("workerSpec", "worker"):
-        return None
+        return None  # the other template leads
     worker = cached_object.once(_by_path).get(_of_worker(_path_in_item(workload)))
-    each = own if worker is None else worker.once(_requested_by_pod).get(resource, 0)
-    return None if each is None else Replica(size, own + (size - 1) * each, resource, closed=sized)
+    worker_gpus = own_gpus if worker is None else worker.once(_requested_by_pod).get(resource, 0)
+    if worker_gpus is None:
+        return None
+    return Replica(size, own_gpus + (size - 1) * worker_gpus, resource, closed=has_size)
 
 
 def _is_led(cached_object: CachedObject) -> bool:
@@ -80,39 +83,42 @@ def _of_worker(leader: FieldPath) -> FieldPath:
 
 
 def _requested_by_pod(workload: Workload) -> dict[str, int | None]:
-    """Resource → the devices that the Pod's containers request together; None if unknown."""
-    items = (gpu.requested_resource(workload, container) for container in workload.containers if not container.init)
+    """Resource → the devices that the Pod's containers request together; None if one of their numbers is unknown."""
     total: dict[str, int | None] = {}
-    for resource, count in (pair for pair in items if pair is not None):
-        before = total.get(resource, 0)
-        total[resource] = None if before is None or count is None else before + count
+    for container in workload.containers:
+        requested = gpu.requested_resource(workload, container) if not container.init else None
+        if requested is not None:
+            resource, count = requested
+            before = total.get(resource, 0)
+            total[resource] = None if before is None or count is None else before + count
     return total
 
 
 def _ray(cached_object: CachedObject) -> Replica | None:
     """A Ray cluster at its largest: Ray places an engine's ranks wherever there are GPUs. None if a number is
-    unknown, or without GPUs."""
+    unknown, or without GPUs. `num-gpus` of a group overrides what its container requests."""
     pods = gpus = 0
     resource = None
     for workload in cached_object.workloads:
         group = FieldPath(workload.path.parts[:-2]).get(cached_object.object)
-        request = next(
-            (names for c in workload.containers if (names := gpu.requested_resource(workload, c)) is not None), None
-        )
-        many = _hosts(group) if isinstance(group, Mapping) and "workerGroupSpecs" in workload.path.parts else 1
-        value = FieldPath(("rayStartParams", "num-gpus")).get(group)
-        each = int(value) if str(value or "").isdigit() else request[1] if request else 0
-        if many is None or each is None:
+        requests = (gpu.requested_resource(workload, container) for container in workload.containers)
+        requested = next((request for request in requests if request is not None), None)
+        own_resource, own_gpus = requested or (None, 0)
+        declared = str(FieldPath(("rayStartParams", "num-gpus")).get(group) or "")
+        gpus_per_pod = int(declared) if declared.isdigit() else own_gpus
+        is_worker = isinstance(group, Mapping) and "workerGroupSpecs" in workload.path.parts
+        group_pods = _most_pods(group) if is_worker else 1  # there is one head
+        if group_pods is None or gpus_per_pod is None:
             return None
-        resource = resource or (request[0] if request else None)
-        pods, gpus = pods + many, gpus + many * each
+        resource = resource or own_resource
+        pods, gpus = pods + group_pods, gpus + group_pods * gpus_per_pod
     return Replica(pods, gpus, resource, closed=False) if resource and gpus else None
 
 
-def _hosts(group: Mapping[str, object]) -> int | None:
+def _most_pods(group: Mapping[str, object]) -> int | None:
     """Pods of a worker group; with an autoscaler, the most that it may make, if the group sets that. None if
     unknown."""
     numbers = [replica_count(group.get(name)) for name in ("replicas", "maxReplicas")]
-    most = max((count for count in numbers if count is not None), default=None)
-    hosts = replica_count(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
-    return None if most is None or hosts is None else most * hosts
+    replicas = max((number for number in numbers if number is not None), default=None)
+    pods_per_replica = replica_count(group.get("numOfHosts")) if group.get("numOfHosts") is not None else 1
+    return None if replicas is None or pods_per_replica is None else replicas * pods_per_replica

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.secret import FORMS
 from podfit.kube import snapshot
@@ -28,6 +28,10 @@ FIELDS = frozenset({"model", "gpu", "vllm_version", "arguments", "env", "gpu_mem
 """Fields of a row. All others are sizes: those of the lines (`podfit.vllm.memory.lines`) are used."""
 ENDING = ".measured.json"
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+"""Parts of the names of vLLM's variables whose values are secrets (VLLM_API_KEY)."""
+_SAME_MEMORY = 0.02
+"""Share by which the memory of the same GPU may differ from the measured one. A choice: variants with the same name
+(40 and 80 GB) differ by far more."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class MeasuredStart:
     """One start of vLLM."""
 
     model: str
+    """The model's id or path, as the start had it."""
     gpu: str
     """The GPU's name in data/gpus.json."""
     release: Release
@@ -43,8 +48,26 @@ class MeasuredStart:
     lines: Mapping[str, int] = field(hash=False)
     """Line of the ledger → bytes of one GPU."""
     gpu_memory: int | None = None
-    """Bytes that the process saw of one GPU."""
+    """Bytes that the process saw of one GPU; None if they were not reported."""
     source: str = ""
+    """Where the measurement comes from, for people."""
+
+
+class OwnArguments(NamedTuple):
+    """Arguments and variables of a start that affect its memory."""
+
+    arguments: dict[str, Any]
+    """dest → value, with secrets masked."""
+    variables: dict[str, str]
+    """vLLM's own variables of the environment, without secrets."""
+
+
+class MeasuredFile(NamedTuple):
+    """The content of files with measurements."""
+
+    starts: tuple[MeasuredStart, ...]
+    errors: list[str]
+    """For people: the file, the field and the reason."""
 
 
 def canonical_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> str:
@@ -55,23 +78,18 @@ def canonical_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], e
     return json.dumps(own_arguments(given, defaults, env), sort_keys=True, default=str)
 
 
-def own_arguments(
-    given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """(arguments, variables) of `canonical_arguments`."""
+def own_arguments(given: Mapping[str, Any], defaults: Mapping[str, Any], env: Mapping[str, str]) -> OwnArguments:
+    """The arguments and variables that `canonical_arguments` writes; `given` and `defaults`: dest → value."""
+    without_effect = HARMLESS | SETTINGS_WITHOUT_EFFECT
     arguments = {
-        name: value
-        for name, value in given.items()
-        if name not in HARMLESS
-        and name not in SETTINGS_WITHOUT_EFFECT
-        and value is not None
-        and value != defaults.get(name)
-    }
+        name: value for name, value in given.items()
+        if name not in without_effect and value is not None and value != defaults.get(name)
+    }  # fmt: skip
     variables = {
         name: value for name, value in env.items()
         if name.startswith("VLLM_") and not any(word in name for word in SECRET)
     }  # fmt: skip
-    return FORMS.masked_value(arguments), variables
+    return OwnArguments(FORMS.masked_value(arguments), variables)
 
 
 HARMLESS = frozenset(
@@ -102,72 +120,80 @@ def find_measured(
     release: Release,
     arguments: str,
 ) -> MeasuredStart | None:
-    """The measurement of exactly this setup; the last one of several. `models`: the names of the model. `memory`: bytes
-    that processes see on this GPU, because another variant with the same name may have a different size. None if there
-    is none."""
+    """The measurement of exactly this setup: the last one of several, None if there is none.
+
+    `models`: all names of the model. `memory`: bytes that processes see on this GPU, because another variant with the
+    same name may have a different size; 0 if they are unknown.
+    """
     names = {model for model in models if model}
-    measured_start = None
+    last = None
     for start in measured_starts:
-        alike = start.release == release and start.arguments == arguments and start.gpu == gpu and start.model in names
-        if alike and (not start.gpu_memory or not memory or abs(start.gpu_memory / memory - 1) < 0.02):
-            measured_start = start
-    return measured_start
+        is_same_setup = start.release == release and start.arguments == arguments and start.gpu == gpu
+        has_sizes = bool(start.gpu_memory and memory)
+        is_same_size = not has_sizes or abs((start.gpu_memory or 0) / memory - 1) < _SAME_MEMORY
+        if is_same_setup and start.model in names and is_same_size:
+            last = start
+    return last
 
 
-def read(text: str, at: str) -> tuple[tuple[MeasuredStart, ...], list[str]]:
-    """The measurements in a file, and the errors in it; never raises."""
+def read(text: str, at: str) -> MeasuredFile:
+    """The measurements in a file; never raises. `at`: the file's name in errors."""
     try:
         rows = mapping(json.loads(text)).get("measured")
     except (ValueError, RecursionError) as error:
-        return (), [f"{at}: not JSON: {error}"]
+        return MeasuredFile((), [f"{at}: not JSON: {error}"])
     if not isinstance(rows, list):
-        return (), [f'{at}: no list "measured" in it']
+        return MeasuredFile((), [f'{at}: no list "measured" in it'])
     measured_starts, errors = [], []
     for number, row in enumerate(rows):
         try:
             measured_starts.append(_measured_of_row(mapping(row), at))
         except ValueError as error:
             errors.append(f"{at}: measured[{number}]{error}")
-    return tuple(measured_starts), errors
+    return MeasuredFile(tuple(measured_starts), errors)
+
+
+_LARGEST = 1 << 50
+"""Bytes (a PiB) below which a number is a size of one GPU. A choice: a larger one is a mistake."""
 
 
 def _measured_of_row(row: Mapping[str, Any], at: str) -> MeasuredStart:
-    """A measurement from its JSON; raises ValueError with the field and the reason."""
-    texts = [row.get(name) for name in ("model", "gpu", "vllm_version")]
-    for name, value in zip(("model", "gpu", "vllm_version"), texts, strict=True):
-        if not isinstance(value, str) or not value:
+    """A measurement from its JSON; raises ValueError with the field and the reason. `at`: the default of its source."""
+    for name in ("model", "gpu", "vllm_version"):
+        if not isinstance(row.get(name), str) or not row[name]:
             raise ValueError(f".{name}: a text is needed")
-    release = parse(str(texts[2]))
+    release = parse(row["vllm_version"])
     if release is None:
-        raise ValueError(f".vllm_version: {texts[2]!r} is not a release of vLLM")
+        raise ValueError(f".vllm_version: {row['vllm_version']!r} is not a release of vLLM")
     lines = {name: size for name, size in row.items() if name not in FIELDS and size is not None}
     memory = row.get("gpu_memory_bytes")
-    for name, size in {**lines, **({"gpu_memory_bytes": memory} if memory is not None else {})}.items():
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 50:
+    sizes = lines if memory is None else {**lines, "gpu_memory_bytes": memory}
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < _LARGEST:
             raise ValueError(f".{name}: {size!r} is not a number of bytes")
     if not lines:
         raise ValueError(": no size of a line in it, such as weights or kv_cache")
-    given, env = mapping(row.get("arguments")), mapping(row.get("env"))
     return MeasuredStart(
-        str(texts[0]),
-        str(texts[1]),
-        release,
-        canonical_arguments(given, {}, env),
-        lines,
-        memory,
-        str(row.get("source") or at),
+        model=row["model"],
+        gpu=row["gpu"],
+        release=release,
+        arguments=canonical_arguments(mapping(row.get("arguments")), {}, mapping(row.get("env"))),
+        lines=lines,
+        gpu_memory=memory,
+        source=str(row.get("source") or at),
     )
 
 
-def of_config_map(obj: Mapping[str, Any]) -> tuple[tuple[MeasuredStart, ...], list[str]]:
-    """The measurements in the `*.measured.json` of a labeled ConfigMap, and the errors in them."""
+def of_config_map(obj: Mapping[str, Any]) -> MeasuredFile:
+    """The measurements in all `*.measured.json` of a ConfigMap; empty if it is not labeled as one of podfit's."""
     metadata = mapping(obj.get("metadata"))
     if snapshot.MODEL_CONFIG not in mapping(metadata.get("labels")):
-        return (), []
-    measured_starts: tuple[MeasuredStart, ...] = ()
+        return MeasuredFile((), [])
+    measured_starts: list[MeasuredStart] = []
     errors: list[str] = []
     for name, text in sorted(mapping(obj.get("data")).items()):
         if str(name).endswith(ENDING) and isinstance(text, str):
-            rows, problems = read(text, f"ConfigMap {metadata.get('name')}: {name}")
-            measured_starts, errors = measured_starts + rows, errors + problems
-    return measured_starts, errors
+            file = read(text, f"ConfigMap {metadata.get('name')}: {name}")
+            measured_starts += file.starts
+            errors += file.errors
+    return MeasuredFile(tuple(measured_starts), errors)

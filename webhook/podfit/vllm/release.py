@@ -95,12 +95,13 @@ def release_of_image(image: str, images: Images) -> Release | None:
 def _matches(name: str, pattern: str) -> bool:
     """True if the name matches the pattern. `fnmatchcase` compiles each pattern, so the text between wildcards is
     searched first."""
-    literal = () if "[" in pattern else pattern.replace("?", "*").split("*")
-    return all(part in name for part in literal) and fnmatchcase(name, pattern)
+    literal_parts = () if "[" in pattern else pattern.replace("?", "*").split("*")
+    return all(part in name for part in literal_parts) and fnmatchcase(name, pattern)
 
 
 def in_registry(image: str, repositories: Sequence[str]) -> Release | None:
-    """The release of vLLM's own image under another name: the tag is vLLM's if the repository is one of these."""
+    """The release of vLLM's own image under another name: the tag is vLLM's if the repository is one of these. None for
+    other repositories, and for tags that vLLM does not publish."""
     name, _, tag = image.strip().partition("@")[0].rpartition(":")
     return _from_tag(f"vllm/vllm-openai:{tag}") if name in repositories and _PUBLISHED.fullmatch(tag) else None
 
@@ -134,20 +135,24 @@ def _named_within(name: str) -> Release | None:
     if _NOT_VLLM.search(last) or _COMMIT.search(tag):
         return None
     named = _NAMED.search(tag) or _NAMED.search(last)
-    numbers = {named[1]} if named else {*_WITHIN.findall(tag)} if _is_vllms(head) else set()
+    unnamed = _WITHIN.findall(tag) if _is_vllms(head) else []
+    numbers = set(unnamed) if named is None else {named[1]}
     release = parse(numbers.pop()) if len(numbers) == 1 else None
-    return release if release is not None and Release(0, 4) <= release < Release(1, 0) else None
+    is_vllms_number = release is not None and Release(0, 4) <= release < Release(1, 0)  # as in `_from_tag`
+    return release if is_vllms_number else None
 
 
 def near(image: str) -> Release | None:
     """The release that an image of unknown release is probably near to: its tag names the one before a commit, or the
     day of the build. It may only silence advice about other releases. None if the tag has neither."""
     tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")[2] if len(image) <= LONGEST else ""
-    if match := _BEFORE_A_COMMIT.match(tag):
-        return parse(match[1])
-    if (match := _DAY.search(tag)) is None:
+    before = _BEFORE_A_COMMIT.match(tag)
+    if before is not None:
+        return parse(before[1])
+    day = _DAY.search(tag)
+    if day is None:
         return None
-    built, dates = "-".join(match.groups()), load("releases")["dates"]
+    built, dates = "-".join(day.groups()), load("releases")["dates"]  # days as YYYY-MM-DD
     return next((release for release in read_releases() if dates[str(release)] <= built), None)
 
 
@@ -243,9 +248,9 @@ def read_releases() -> tuple[Release, ...]:
 
 @cache
 def last_year() -> frozenset[Release]:
-    """The releases that were read of the twelve months before the newest of them, that one too.
+    """The releases that were read and that appeared in the 365 days up to the newest of them, that one too.
 
-    The months are counted back from its own day and not from today, since podfit's answers do not depend on a clock."""
+    The days are counted back from its own day and not from today, since podfit's answers do not depend on a clock."""
     days = {release: date.fromisoformat(load("releases")["dates"][str(release)]) for release in read_releases()}
     newest = max(days.values())
     return frozenset(release for release, day in days.items() if newest - day <= timedelta(days=365))
@@ -278,7 +283,7 @@ def cuda_of_image(image: str) -> int | None:
 def with_cuda_12(image: str) -> str | None:
     """vLLM's own image of the same release with CUDA 12; None for another image, or if it is not known to exist."""
     release, (first, last) = from_image(image), CUDA_12_TAGS
-    if release is None or not first <= release <= last or cuda_of_image(image) is None:
+    if release is None or not first <= release <= last or cuda_of_image(image) is None:  # None: not vLLM's own image
         return None
     name, _, _ = image.strip().partition("@")[0].rpartition(":")
     return f"{name}:v{release}-cu129"
@@ -291,8 +296,18 @@ def newer_than_read(release: Release | None) -> str | None:
     return f"vLLM {release} is newer than podfit's facts ({newest_read()})"
 
 
-def neighbours(release: Release, table: Sequence[Release] | None = None) -> tuple[Release | None, Release | None]:
-    """The releases of the table around `release`: the same one twice if the table has it.
+class Neighbours(NamedTuple):
+    """The releases of a table around a release."""
+
+    lower: Release | None
+    """None: the release is older than the table."""
+    upper: Release | None
+    """None: the release is newer than the table."""
+
+
+def neighbours(release: Release, table: Sequence[Release] | None = None) -> Neighbours:
+    """The releases of the table around `release`: the same one twice if the table has it. `table`: oldest first; None
+    for the releases whose parser is known.
 
     A post release adds no flags, so it counts as the one in the table. A patch release may (0.11.1 and 0.17.1 did), so
     it is a release of its own. The lower one is None before the table's first release, the upper one after its last.
@@ -300,8 +315,8 @@ def neighbours(release: Release, table: Sequence[Release] | None = None) -> tupl
     table, same = table or known_releases(), release[:3]
     at = bisect_left(table, same)  # the first of the table that begins with these numbers, or comes after them
     if at < len(table) and table[at][:3] == same:
-        return table[at], table[at]
-    return table[at - 1] if at else None, table[at] if at < len(table) else None
+        return Neighbours(table[at], table[at])
+    return Neighbours(table[at - 1] if at else None, table[at] if at < len(table) else None)
 
 
 _PUBLISHED = regex(r"latest|nightly|v?\d+\.\d+\.\d+(\.\d+)?(\.post\d+)?(-(cu\d+|x86_64|aarch64|arm64|ubuntu[\d.]+))*")

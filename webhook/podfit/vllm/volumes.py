@@ -49,9 +49,11 @@ class Mount:
 
     @property
     def empty_dir(self) -> JSON | None:
-        """The emptyDir of the volume, None if it is another type of volume."""
-        value = self.volume.get("emptyDir")
-        return value if is_object(value) else {} if "emptyDir" in self.volume else None
+        """The emptyDir of the volume, empty if it sets nothing; None if it is another type of volume."""
+        if "emptyDir" not in self.volume:
+            return None
+        value = self.volume["emptyDir"]
+        return value if is_object(value) else {}
 
     @property
     def memory(self) -> bool:
@@ -60,21 +62,22 @@ class Mount:
 
 
 def mounts(workload: Workload, container: Container) -> tuple[Mount, ...]:
-    """A container's mounts; invalid items are left out."""
+    """A container's mounts; invalid items are left out. A claim template overrides a volume of the same name."""
     items = as_list(container.spec.get("volumeMounts"))
     if not items:
         return ()
-    volumes, declared, claims = as_list(workload.spec.get("volumes")), workload.volumes, workload.claims
-    at = workload.path / "volumes"
+    volumes, index_by_name, claims = as_list(workload.spec.get("volumes")), workload.volumes, workload.claims
+    list_of_volumes = workload.path / "volumes"
     rows = []
-    for index, mount in enumerate(items):
-        if not is_object(mount) or not isinstance(path := mount.get("mountPath"), str):
+    for index, item in enumerate(items):
+        path = item.get("mountPath") if is_object(item) else None
+        if not isinstance(path, str):
             continue
-        name = str(mount.get("name"))
-        where = None if name in claims else declared.get(name)
-        volume = {} if where is None else volumes[where]
-        place = claims.get(name, at) if where is None else at / where
-        rows.append(Mount(posixpath.normpath(path), index, name, volume, place, mount.get("readOnly") is True))
+        name = str(item.get("name"))
+        declared = None if name in claims else index_by_name.get(name)
+        volume = {} if declared is None else volumes[declared]
+        at = claims.get(name, list_of_volumes) if declared is None else list_of_volumes / declared
+        rows.append(Mount(posixpath.normpath(path), index, name, volume, at, item.get("readOnly") is True))
     return tuple(rows)
 
 
@@ -139,13 +142,17 @@ _FOLDERS = ("models", "model", "data", "weights")
 
 def is_hub_id(name: str | None) -> bool:
     """True if it is a model of the catalog, or `org/name`. vLLM downloads such models from a hub, unlike paths or
-    URIs."""
-    known = name is not None and by_id(name) is not None
-    return known or bool(name and _HUB_ID.fullmatch(name) and name.partition("/")[0] not in _FOLDERS)
+    URIs. False for None."""
+    if not name:
+        return False
+    has_org = _HUB_ID.fullmatch(name) is not None and name.partition("/")[0] not in _FOLDERS
+    return has_org or by_id(name) is not None
 
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""Variables with which huggingface_hub downloads nothing; the first that is set counts."""
 MODELSCOPE = "VLLM_USE_MODELSCOPE"
+"""The variable with which vLLM downloads from ModelScope."""
 
 
 def is_offline(env: Mapping[str, str]) -> bool:
@@ -172,26 +179,29 @@ def files(
 ) -> CheckpointSource:
     """Where the checkpoint comes from: downloaded at each start, already there, or unknown.
 
-    `mounted`: the container's `mounts`, if the caller has read them already. `is_new_claim`: whether the claim of a
-    name is created with the workload, so that it is empty when vLLM first starts.
+    `env`: its variables. `rate`: as in `CheckpointSource`. `mounted`: the container's `mounts`, if the caller has
+    read them already. `is_new_claim`: whether the claim of a name is created with the workload, so that it is empty
+    when vLLM first starts.
 
     The files of a path are there when vLLM starts, whatever put them there. A model of a hub is downloaded if nothing
     keeps the cache: no volume in vLLM's own image, which contains no models, or an emptyDir that no init container
     fills. It may already be in a volume that outlives the Pod.
     """
-    mounted, name = mounts(workload, container) if mounted is None else mounted, args.model
+    mounted = mounts(workload, container) if mounted is None else mounted
+    name = args.model
     if not is_hub_id(name) or is_offline(env):
-        there = mount_of_path(mounted, name) if name and name.startswith("/") else None
-        return CheckpointSource(False if name else None, in_memory=there is not None and there.memory, rate=rate)
+        mount = mount_of_path(mounted, name) if name and name.startswith("/") else None
+        return CheckpointSource(False if name else None, in_memory=mount is not None and mount.memory, rate=rate)
     mount = mount_of_path(mounted, download_directory(args, env))
     if mount is None:
         image = container.spec.get("image")
-        bare = isinstance(image, str) and is_official(image) and args.open is None
-        return CheckpointSource(True if bare else None, rate=rate)
+        is_empty = isinstance(image, str) and is_official(image) and args.open is None
+        return CheckpointSource(True if is_empty else None, rate=rate)
     if "image" in mount.volume:
         return CheckpointSource(False, rate=rate)
-    filled = workload.init
     claim = mapping(mount.volume.get("persistentVolumeClaim")).get("claimName")
-    fresh = mount.empty_dir is not None or "ephemeral" in mount.volume
-    fresh = fresh or (isinstance(claim, str) and not mount.read_only and is_new_claim(claim))
-    return CheckpointSource(True if fresh and not filled else None, in_memory=mount.memory and not filled, rate=rate)
+    is_claim_new = isinstance(claim, str) and not mount.read_only and is_new_claim(claim)
+    is_new = mount.empty_dir is not None or "ephemeral" in mount.volume or is_claim_new
+    if workload.init:  # an init container may fill the volume
+        return CheckpointSource(None, rate=rate)
+    return CheckpointSource(True if is_new else None, in_memory=mount.memory, rate=rate)
