@@ -79,9 +79,9 @@ def unknown_name(kind: str, name: str, release: Release | None) -> Refusal | Non
     return _refused_by_all(release, refused, lambda number: was_read[number])
 
 
-def _names_in(names: Mapping[str, Sequence[Span]], number: int) -> tuple[str, ...]:
+def _names_in(registry: Mapping[str, Sequence[Span]], number: int) -> tuple[str, ...]:
     """The names of a registry that the release with this number has, in sorted order."""
-    return tuple(sorted(name for name, spans in names.items() if _definition_in(spans, number) is not None))
+    return tuple(sorted(name for name, spans in registry.items() if _definition_in(spans, number) is not None))
 
 
 @cache
