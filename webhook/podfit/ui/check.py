@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.secret import FORMS
 from podfit.evaluation.denial import HEADINGS
@@ -44,30 +44,32 @@ def given(desk: Desk) -> dict[str, Any]:
 def marks(desk: Desk) -> Mapping[str, Any]:
     """The findings of each file, counted, and the line of counts of `podfit check` over all of them."""
     opened = desk.open()
-    every = [(file.source, files.check(file.source, desk.policy)) for file in opened.files]
-    everything = Checked(
-        files=tuple(source.name for source, _ in every),
-        containers=tuple(container for _, checked in every for container in checked.containers),
+    sources = [file.source for file in opened.files]
+    checked_files = [files.check(source, desk.policy) for source in sources]
+    run = Checked(
+        files=tuple(source.name for source in sources),
+        containers=tuple(container for checked in checked_files for container in checked.containers),
         problems=(
             *(FileProblem.of(None, None, problem) for problem in opened.problems),
-            *(problem for _, checked in every for problem in checked.problems),
+            *(problem for checked in checked_files for problem in checked.problems),
         ),
         notes=(),
-        skips=tuple(note for source, _ in every for note in source.skips),
+        skips=tuple(note for source in sources for note in source.skips),
     )
-    return {"tally": tally(everything), "files": [_mark(source, checked) for source, checked in every]}
+    return {"tally": tally(run), "files": list(map(_mark, sources, checked_files))}
 
 
 def _mark(source: ManifestFile, checked: CheckedFile) -> dict[str, Any]:
     """The most important heading of one file, and its counts in words."""
-    counts = _counts(checked.containers)
-    words = [f"{number} {HEADINGS[heading]}" for heading, number in counts.items() if number]
     if checked.problems:
         return {"name": source.name, "level": "error", "words": "can't be read"}
     if not checked.containers:
         return {"name": source.name, "level": "none", "words": "no vLLM container"}
-    level = next((heading for heading, number in counts.items() if number), "clean")
-    return {"name": source.name, "level": level, "words": ", ".join(words) or "no findings"}
+    counts = {heading: number for heading, number in _counts(checked.containers).items() if number}
+    if not counts:
+        return {"name": source.name, "level": "clean", "words": "no findings"}
+    words = ", ".join(f"{number} {HEADINGS[heading]}" for heading, number in counts.items())
+    return {"name": source.name, "level": next(iter(counts)), "words": words}  # the first is the most important
 
 
 def _counts(containers: Iterable[CheckedContainer]) -> dict[Heading, int]:
@@ -81,7 +83,8 @@ def _counts(containers: Iterable[CheckedContainer]) -> dict[Heading, int]:
 def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     """The answer for one file: `name`, one of the command line or any other, and its `text`."""
     name, body = field_text(obj, "name") or PASTED, raw(obj, "text")
-    source, original, problems = _source(name, body, desk)
+    edited = _edited(name, body, desk)
+    source = edited.source
     checked_file = files.check(source, desk.policy)
     items = sorted(
         (item for container in checked_file.containers for item in container.items),
@@ -92,28 +95,38 @@ def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
         "counts": _counts(checked_file.containers),
         "accepted": sum(item.accepted is not None for item in items),
         "problems": [
-            *({"line": None, "message": FORMS.line(problem)} for problem in problems),
+            *({"line": None, "message": FORMS.line(problem)} for problem in edited.problems),
             *({"line": problem.line, "message": problem.message} for problem in checked_file.problems),
         ],
         "notes": [FORMS.line(note) for note in checked_file.notes],
         "containers": [_container(container) for container in checked_file.containers],
-        "fix": _fix(source, desk.policy, body, original),
+        "fix": _fix(source, desk.policy, body, edited.text),
     }
 
 
-def _source(name: str, body: str, desk: Desk) -> tuple[ManifestFile, str, Sequence[str]]:
+class _Edited(NamedTuple):
+    """The text of the editor, read as a file."""
+
+    source: ManifestFile
+    text: str
+    """The text that was read: with its secrets if it is the file's."""
+    problems: Sequence[str]
+    """The files next to it that can't be read, and why."""
+
+
+def _edited(name: str, body: str, desk: Desk) -> _Edited:
     """The text as the command would read it, next to the other files of its directory: the file itself with its secrets
     if nothing of the masked text has changed."""
     opened = desk.open().files
     for opened_file in opened:
         if opened_file.source.name == name and body in (opened_file.masked_text, opened_file.text):
-            return opened_file.source, opened_file.text, ()
+            return _Edited(opened_file.source, opened_file.text, ())
     folder = posixpath.dirname(name)
     others = [file for file in opened if file.source.name != name and posixpath.dirname(file.source.name) == folder]
-    read, problems = desk.read(
+    sources, problems = desk.read(
         [(name, body.encode(errors="replace")), *((other.source.name, other.text.encode()) for other in others)]
     )
-    return read[0], body, problems
+    return _Edited(sources[0], body, problems)
 
 
 def _finding(item: Item) -> dict[str, Any]:
@@ -148,10 +161,11 @@ def _container(container: CheckedContainer) -> dict[str, Any]:
 
 
 def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict[str, Any] | None:
-    """The result of `podfit fix` as JSON: the diff, the text of the editor after it, a line per repair; None if no
-    repair applies.
+    """The result of `podfit fix` as JSON: a row per repair, how many findings are left, the diff, and the editor's text
+    after it. None if no repair applies; with a problem instead of the diff if the text can't be rewritten.
 
-    The diff is of the file itself, since it is applied."""
+    `body`: the text of the editor, perhaps masked. `original`: the file's, of which the diff is, since users apply
+    it."""
     repaired = repairs.repaired(source, policy, frozenset(), audited=False)
     findings = [finding for _, outcome in repaired for finding in outcome.repairs]
     if not findings:
@@ -160,9 +174,10 @@ def _fix(source: ManifestFile, policy: Policy, body: str, original: str) -> dict
     rows = [{"rule": finding.rule, "message": finding.finding.message} for finding in findings]
     try:
         edits = repairs.edits(repaired)
-        after, sentence = rewrite(original, edits), rewrite(body, edits)
+        original_after, body_after = rewrite(original, edits), rewrite(body, edits)
     except ValueError as error:
         return {"made": rows, "left": left, "problem": FORMS.line(f"can't be rewritten: {error}")}
-    if after == original:
+    if original_after == original:
         return None
-    return {"made": rows, "left": left, "problem": None, "diff": diff(original, after, source.name), "text": sentence}
+    file_diff = diff(original, original_after, source.name)
+    return {"made": rows, "left": left, "problem": None, "diff": file_diff, "text": body_after}

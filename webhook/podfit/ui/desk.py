@@ -39,7 +39,8 @@ class Opened:
     def folder(self) -> str:
         """The folder that all files are in, with a slash at its end; "" if there is none."""
         folders = [file.source.name.split("/")[:-1] for file in self.files]
-        common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False))]
+        levels = zip(*folders, strict=False)  # of each depth, the folders of all files
+        common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, levels)]
         return "/".join([*common, ""]) if common else ""
 
 

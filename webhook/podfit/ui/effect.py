@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.secret import FORMS
 from podfit.evaluation import review, subject
@@ -21,7 +21,15 @@ from podfit.vllm.facts import Facts
 PASTED = "pasted policy"
 FIELDS = frozenset({"shipped", "policy", "scan"})
 """The fields of a question."""
-PlacedObject = tuple[str, RehearsedObject, Facts]
+
+
+class PlacedObject(NamedTuple):
+    """An object of a file."""
+
+    file: str
+    object: RehearsedObject
+    facts: Facts
+    """The facts of its file."""
 
 
 def answer(obj: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
@@ -64,31 +72,33 @@ def _objects(opened: Opened, problems: list[str]) -> Iterator[PlacedObject]:
         problems += [str(error) for error in file.source.manifests.errors]
         for document in file.source.manifests.documents:
             try:
-                yield file.source.name, RehearsedObject.of(document.object), file.source.facts
+                yield PlacedObject(file.source.name, RehearsedObject.of(document.object), file.source.facts)
             except review.BadReview as error:
                 problems.append(f"{file.source.name}: {error}")
 
 
 def _changed(desk: Desk, policy: Policy, problems: list[str]) -> Iterator[recorded.ObjectChanges]:
-    """The changes of the policy, compared with the default, for each object in the files of the command line."""
+    """The changes of the policy, compared with the default, for each object in the files of the command line.
+    `problems` gets what can't be read. Decisions are kept by the object's number: the files are always in one order."""
     opened, default = desk.open(), builtin()
-    items = [(candidate, desk.decisions.of(candidate, opened)) for candidate in (default, policy)]
-    for number, (where, obj, facts) in enumerate(_objects(opened, problems)):
-        for rules, known in items:
-            if number not in known:
-                known[number] = rehearse(obj, rules, facts)
-        before, after = (known[number] for _, known in items)
-        name = subject.describe_object(obj.object)
-        rows = tuple(rule_changes(where, name, before, after))
-        yield recorded.ObjectChanges(_namespace(obj), name, before.denied != after.denied, rows)
+    decisions_before, decisions_after = desk.decisions.of(default, opened), desk.decisions.of(policy, opened)
+    for number, placed in enumerate(_objects(opened, problems)):
+        for rules, decisions in ((default, decisions_before), (policy, decisions_after)):
+            if number not in decisions:
+                decisions[number] = rehearse(placed.object, rules, placed.facts)
+        before, after = decisions_before[number], decisions_after[number]
+        name = subject.describe_object(placed.object.object)
+        rows = tuple(rule_changes(placed.file, name, before, after))
+        yield recorded.ObjectChanges(_namespace(placed.object), name, before.denied != after.denied, rows)
 
 
 def _namespace(obj: RehearsedObject) -> str:
+    """The object's own namespace, else the one that it is applied to; "" without either."""
     return str(mapping(obj.object.get("metadata")).get("namespace") or obj.namespace or "")
 
 
 def _scan(text: str) -> Mapping[str, Any]:
-    """A saved `podfit scan --format json`."""
+    """The JSON of a saved `podfit scan --format json`; raises QuestionError if the text is not one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -99,25 +109,15 @@ def _scan(text: str) -> Mapping[str, Any]:
 
 
 def _tree(changed_objects: Iterable[recorded.ObjectChanges], note: str, problems: Iterable[str] = ()) -> dict[str, Any]:
-    """Changes of each object, grouped by what changes, then by namespace and rule."""
+    """The answer as plain JSON values: the changes in groups of one kind, and the counts of objects. `note`: a remark
+    on the whole answer, or "". `problems`: what can't be read."""
     objects = list(changed_objects)
-    rows = [(changed.namespace, rule_change) for changed in objects for rule_change in changed.rules]
+    changes = [NamespacedChange(changed.namespace, rule_change) for changed in objects for rule_change in changed.rules]
     groups = []
     for what in ORDER:
-        of_group = [(namespace, rule_change) for namespace, rule_change in rows if rule_change.what == what]
-        counted = Counter((namespace, rule_change.rule) for namespace, rule_change in of_group)
-        if of_group:
-            groups.append({
-                "what": what,
-                "count": len(of_group),
-                "objects": len({(rule_change.where, rule_change.object) for _, rule_change in of_group}),
-                "counts": [
-                    {"namespace": namespace, "rule": rule, "count": count}
-                    for (namespace, rule), count in sorted(counted.items())
-                ],
-                "rows": [{"namespace": namespace, **_row(rule_change)} for namespace, rule_change in of_group],
-            })  # fmt: skip
-    changed = len({(rule_change.where, rule_change.object) for _, rule_change in rows})
+        if group := [change for change in changes if change.rule_change.what == what]:
+            groups.append(_group(what, group))
+    changed = _count_objects(changes)
     return {
         "objects": len(objects),
         "decided": sum(item.is_decided_otherwise for item in objects),
@@ -130,5 +130,33 @@ def _tree(changed_objects: Iterable[recorded.ObjectChanges], note: str, problems
     }
 
 
+class NamespacedChange(NamedTuple):
+    """A change of one rule's finding in an object, with the object's namespace ("" if unknown)."""
+
+    namespace: str
+    rule_change: RuleChange
+
+
+def _group(what: str, namespaced: Sequence[NamespacedChange]) -> dict[str, Any]:
+    """The changes of one kind as plain JSON values, and how many there are per namespace and rule."""
+    counts = Counter((change.namespace, change.rule_change.rule) for change in namespaced)
+    return {
+        "what": what,
+        "count": len(namespaced),
+        "objects": _count_objects(namespaced),
+        "counts": [
+            {"namespace": namespace, "rule": rule, "count": count}
+            for (namespace, rule), count in sorted(counts.items())
+        ],
+        "rows": [{"namespace": change.namespace, **_row(change.rule_change)} for change in namespaced],
+    }  # fmt: skip
+
+
+def _count_objects(namespaced: Iterable[NamespacedChange]) -> int:
+    """How many different objects have these changes."""
+    return len({(change.rule_change.where, change.rule_change.object) for change in namespaced})
+
+
 def _row(rule_change: RuleChange) -> dict[str, Any]:
+    """The change as plain JSON values, its message masked."""
     return {**asdict(rule_change), "message": FORMS.line(rule_change.message)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from podfit.rules import gpu_set
@@ -17,22 +18,27 @@ def sides(engine: Engine) -> list[dict[str, Any]]:
     if engine.gpu is not None or engine.gpus is None:
         return []
     planned, lacking = gpu_set.placements(engine)
-    rows: list[tuple[str, str, list[gpu_set.Named]]]
-    rows = [(verdict, IN_WORDS[verdict], [gpu for gpu in planned if gpu.verdict == verdict]) for verdict in VERDICTS]
-    rows += [("lacking", f"room, but {reason}", gpus) for reason, gpus in lacking.items()]
-    return [
-        {"verdict": verdict, "words": words, "gpus": list(dict.fromkeys(map(_sized, gpus)))}
-        for verdict, words, gpus in rows
-        if gpus
-    ]
+    rows = []
+    for verdict in VERDICTS:
+        if gpus := [gpu for gpu in planned if gpu.verdict == verdict]:
+            rows.append(_side(verdict, IN_WORDS[verdict], gpus))
+    rows += [_side("lacking", f"room, but {reason}", gpus) for reason, gpus in lacking.items() if gpus]
+    return rows
+
+
+def _side(verdict: str, words: str, named_gpus: Iterable[gpu_set.Named]) -> dict[str, Any]:
+    """GPUs with one result as plain JSON values, each name once. `words`: the result for people."""
+    return {"verdict": verdict, "words": words, "gpus": list(dict.fromkeys(map(_sized, named_gpus)))}
 
 
 def _sized(gpu: gpu_set.Named) -> str:
+    """The GPU with the size by which it is sold: "NVIDIA L4 (24 GB)"."""
     return f"{gpu.name} ({gpu.gigabytes} GB)"
 
 
 def grid(engine: Engine) -> list[dict[str, Any]]:
-    """A row per GPU, a cell per count: how many requests of the context that is set run at once."""
+    """A row per GPU, a cell per count: how many requests of the context that is set run at once (None: unknown). Empty
+    if the model or the context is unknown."""
     resolved = engine.plan.resolved
     length = resolved.budget.max_model_len if resolved is not None else None
     if engine.model is None or not length:

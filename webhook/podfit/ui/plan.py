@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit import generate
 from podfit.base.secret import Secrets
@@ -56,9 +56,11 @@ def ways(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> dict[str, Any]
     """The ways to hold the users of the same question. They are an answer of their own, since they take longer."""
     facts = _given(obj, facts)
     report, result = _planned_result(obj, policy, facts)
+    without_own = {**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")}
+    _vllm, _serve, _model, *arguments = command(without_own)
     serving = Serving(
         model=field_text(obj, "model"),
-        arguments=tuple(command({**obj, "gpus": "1", "users": "", **dict.fromkeys(OF_A_WAY, "")})[3:]),
+        arguments=tuple(arguments),
         context=None,
         users=_whole_number(obj, "users", MAX_USERS),
         version=field_text(obj, "release") or str(newest_read()),
@@ -81,7 +83,9 @@ def _planned_result(obj: Mapping[str, Any], policy: Policy, facts: Facts) -> tup
 
 
 def command(obj: Mapping[str, Any]) -> list[str]:
-    """The words of `vllm serve …`; raises QuestionError."""
+    """The words of `vllm serve MODEL …`: the fields that are set, as flags. Without a value of their own, the tensor
+    parallel size is the number of GPUs, and the sequences are the users, up to the slider's last stop. Raises
+    QuestionError."""
     model = field_text(obj, "model")
     if not model:
         raise QuestionError("model", "Name a model, such as Qwen/Qwen3-14B.")
@@ -106,6 +110,7 @@ def command(obj: Mapping[str, Any]) -> list[str]:
 
 
 def _count(obj: Mapping[str, Any]) -> int:
+    """The number of GPUs; one if the field is empty."""
     return _whole_number(obj, "gpus", MAX_GPUS) or 1
 
 
@@ -114,6 +119,7 @@ def _whole_number(obj: Mapping[str, Any], field: str, most: int) -> int | None:
     value = field_text(obj, field)
     if not value:
         return None
+    # Nine digits are more than any limit: `int` of a long text takes quadratic time.
     if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= most):
         raise QuestionError(field, f"{value!r} is not a whole number from 1 to {most:,}")
     return int(value)
@@ -143,14 +149,16 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
     explanation = explained.explain(report, result)
     findings = [finding for finding in result.findings if is_spoken_of(finding) and finding.is_reported]
     findings.sort(key=lambda finding: list(LEVELS).index(finding.level))
-    refused = next((finding for finding in findings if finding.mode == "deny"), None)
+    denied = next((finding for finding in findings if finding.mode == "deny"), None)
     plan = engine.plan
-    state = "does-not-fit" if refused else plan.verdict
-    manifest, missing = _manifest(engine)
+    headline, why = verdict(engine), secrets.line(reason(engine))
+    if denied and plan.verdict != "does-not-fit":  # else the arithmetic says more
+        headline, why = "does not start", denied.finding.message
+    manifest = _manifest(engine)
     return {
-        "state": state,
-        "headline": "does not start" if refused and plan.verdict != "does-not-fit" else verdict(engine),
-        "why": refused.finding.message if refused and plan.verdict != "does-not-fit" else secrets.line(reason(engine)),
+        "state": "does-not-fit" if denied else plan.verdict,
+        "headline": headline,
+        "why": why,
         "charts": [chart(ledger_chart) for ledger_chart in explanation.charts],
         "tiles": tiles(engine),
         "room": _room(engine),
@@ -161,8 +169,8 @@ def _tree(argv: Sequence[str], report: Report, result: Result) -> dict[str, Any]
         "gpus": grid(engine),
         "sides": sides(engine),
         "command": shlex.join(argv),
-        "manifest": manifest,
-        "manifest_missing": secrets.line(missing),
+        "manifest": manifest.text,
+        "manifest_missing": secrets.line(manifest.missing),
     }
 
 
@@ -175,10 +183,11 @@ def _room(engine: Engine) -> str:
 
 
 def chart(chart: Chart) -> dict[str, Any]:
-    """A waterfall as plain JSON values; sizes in bytes, with their texts."""
+    """A waterfall as plain JSON values; sizes in bytes, with their texts. `scale`: the bytes of its whole width, in
+    which the whiskers have room, too."""
     bars = [_bar(bar) for bar in chart.bars]
     return {
-        "memory": chart.title.split()[0],
+        "memory": chart.title.split()[0],  # "GPU" or "host"
         "title": chart.title,
         "scale": max([chart.scale, *(bar["to"] or 0 for bar in bars)]),
         "bars": bars,
@@ -208,7 +217,7 @@ def _bar(bar: Bar) -> dict[str, Any]:
 
 
 def tiles(engine: Engine) -> list[dict[str, str]]:
-    """The results as name, value and range."""
+    """The results of the plan for people, each with name, value and range. A result that is unknown is left out."""
     ledger, startup = engine.plan.gpu, engine.plan.startup
     items = []
     if ledger is not None and ledger.kv_cache_tokens:
@@ -226,11 +235,11 @@ def tiles(engine: Engine) -> list[dict[str, str]]:
 
 
 def _field(finding: GradedFinding) -> str | None:
-    """The control that a finding is about."""
+    """The control that a finding is about: that of the first flag in its message; None if it names none of them."""
     message = finding.finding.message
-    places = {message.find(f"--{dest.replace('_', '-')}"): dest for dest in (*VALUES, "enforce_eager")}
-    named = sorted(place for place in places if place >= 0)
-    return places[named[0]] if named else None
+    dest_by_index = {message.find(f"--{dest.replace('_', '-')}"): dest for dest in (*VALUES, "enforce_eager")}
+    first = min((index for index in dest_by_index if index >= 0), default=None)  # `find` gives -1 if it is absent
+    return None if first is None else dest_by_index[first]
 
 
 def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
@@ -247,14 +256,23 @@ def _hints(engine: Engine, secrets: Secrets) -> dict[str, Any]:
     accelerator = engine.gpu.value if engine.gpu else None
     if accelerator is None:
         return {"model": model, "gpu": {"text": "No GPU is named: the answer is for each GPU.", "wrong": False}}
-    memory = min((product.memory for product in accelerator.gpus), default=0)
-    text_ = f"{accelerator.name}{f', {human(memory)}' if memory else ''}"
-    return {"model": model, "gpu": {"text": secrets.line(text_), "wrong": False}}
+    memory = min((product.memory for product in accelerator.gpus), default=0)  # of the smallest that it may be
+    gpu_text = f"{accelerator.name}, {human(memory)}" if memory else accelerator.name
+    return {"model": model, "gpu": {"text": secrets.line(gpu_text), "wrong": False}}
 
 
-def _manifest(engine: Engine) -> tuple[str | None, str]:
-    """(the manifest to copy, ""), or (None, what it lacks)."""
+class _Manifest(NamedTuple):
+    """The manifest to copy."""
+
+    text: str | None
+    """None if it can't be made."""
+    missing: str = ""
+    """The reason for that."""
+
+
+def _manifest(engine: Engine) -> _Manifest:
+    """The manifest that runs this engine, or what it lacks."""
     try:
-        return generate.render("yaml", engine), ""
+        return _Manifest(generate.render("yaml", engine))
     except ValueError as error:
-        return None, str(error)
+        return _Manifest(None, str(error))

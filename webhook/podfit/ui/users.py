@@ -20,14 +20,18 @@ from podfit.vllm.memory.needs import CATALOGUE, Stock
 
 
 def held(engine: Engine, users: int) -> dict[str, Any] | None:
-    """How many of the users the engine holds at once; None if it does not start, or its KV cache is unknown."""
+    """How many of the users the engine holds at once; None if it does not start, or its KV cache is unknown.
+
+    `state`: "fits" if the low end of the estimate holds all users, "unsure" if only the high end does. `text`: the
+    result for people. `room`: what limits it, and the replicas that hold all."""
     ledger = engine.plan.gpu
     low = needs.capacity(ledger) if ledger is not None else None
     if ledger is None or low is None or engine.plan.verdict == "does-not-fit" or not ledger.max_concurrency:
         return None
+    # max_concurrency is of the likely KV cache, and in proportion to its size.
     high = max(low, math.floor(ledger.max_concurrency * ledger.kv_cache.high / ledger.kv_cache.likely))
-    sequences = settings_of(engine).get("max_num_seqs")
-    limit = sequences if isinstance(sequences, int) else high
+    max_num_seqs = settings_of(engine).get("max_num_seqs")
+    limit = max_num_seqs if isinstance(max_num_seqs, int) else high
     least, most = min(low, limit), min(high, limit)
     room = [f"{ledger.max_model_len or 0:,} tokens each", f"KV cache for {_span(low, high)}"]
     if limit < min(low, users):
@@ -35,11 +39,13 @@ def held(engine: Engine, users: int) -> dict[str, Any] | None:
     if least >= users:
         return {"state": "fits", "text": f"holds {many(users, 'user')}", "room": "; ".join(room)}
     state = "unsure" if most >= users else "does-not-fit"
-    room.append(f"{many(-(-users // least), 'replica')} hold all")
+    replicas = -(-users // least)  # rounded up
+    room.append(f"{many(replicas, 'replica')} hold all")
     return {"state": state, "text": f"holds {_span(least, most)} of {many(users, 'user')}", "room": "; ".join(room)}
 
 
 def _span(low: int, high: int) -> str:
+    """The two numbers for people; one of them if they are equal."""
     return f"{low:,}" if low == high else f"{low:,} … {high:,}"
 
 
@@ -66,21 +72,24 @@ def ways(engine: Engine, serving: Serving, facts: Facts, policy: Policy, secrets
 
 def _stocks(engine: Engine) -> Sequence[Stock]:
     """The GPUs that clusters usually have, and the chosen GPU."""
-    chosen = [label for gpu in engine.gpu.value.gpus for label in gpu.labels[:1]] if engine.gpu else []
-    products = {stock.product for stock in CATALOGUE}
-    return [*CATALOGUE, *(Stock(label) for label in dict.fromkeys(chosen) if label not in products)]
+    usual = {stock.product for stock in CATALOGUE}
+    chosen = engine.gpu.value.gpus if engine.gpu else ()
+    first_labels = dict.fromkeys(label for gpu in chosen for label in gpu.labels[:1])
+    return [*CATALOGUE, *(Stock(label) for label in first_labels if label not in usual)]
 
 
 def _row(way: Way, cells: Sequence[str]) -> dict[str, Any]:
-    """A row of the table, and the controls that choose it."""
+    """A row of the table, and the values of the page's controls that choose it. `cells`: as `report.needs.cells` gives
+    them."""
     offer = way.offer
     sequences = _sequences(way.words)
+    gpus, *_replica, _total_gpus, memory, holds, changes = cells  # report.needs.HEADING
     return {
-        "gpus": cells[0],
+        "gpus": gpus,
         "replicas": offer.replicas,
-        "memory": cells[5],
-        "holds": cells[6],
-        "changes": cells[7],
+        "memory": memory,
+        "holds": holds,
+        "changes": changes,
         "refused": way.refused is not None,
         "controls": {
             "model": way.words[0],
