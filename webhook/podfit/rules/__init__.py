@@ -26,12 +26,14 @@ from podfit.rules.rule import Rule
 @cache
 def all_rules() -> dict[str, type[Rule]]:
     """Rule id → class, in the order of the ids. The module of a rule has the rule's name and no other rule in it."""
-    entries: dict[str, type[Rule]] = {}
+    rules: dict[str, type[Rule]] = {}
     for info in pkgutil.walk_packages(__path__, f"{__name__}."):
-        if info.ispkg or "._" in info.name:
+        is_helper = "._" in info.name or info.name == Rule.__module__
+        if info.ispkg or is_helper:
             continue
         module = import_module(info.name)
         for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == info.name != Rule.__module__:
-                entries[value.id()] = value
-    return dict(sorted(entries.items()))
+            is_imported = getattr(value, "__module__", None) != info.name
+            if isinstance(value, type) and issubclass(value, Rule) and not is_imported:
+                rules[value.id()] = value
+    return dict(sorted(rules.items()))

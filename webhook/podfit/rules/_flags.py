@@ -19,12 +19,14 @@ from podfit.vllm.command import Word, edit, python
 from podfit.vllm.release import Release
 
 _UNSPLIT = regex(r"--?[A-Za-z][\w.-]*(\s+\S|=[^\s{\['\"]+\s+--?[A-Za-z]).*", re.DOTALL)
+"""A word with a flag and more: `--host 0.0.0.0`, `--tp=2 --pp=2`."""
 _WITHOUT_DASHES = regex(r"(?:--? +)?(?P<flag>[a-z][a-z0-9_-]+)=(?P<value>.*)", re.DOTALL)
 """`gpu-memory-utilization=0.9`, `-- host=0.0.0.0`."""
 _YAML_KEY = regex(
     r"(env|envFrom|name|value|valueFrom|ports|containerPort|resources|limits|requests|volumeMounts|mountPath|volumes|"
     r"image|imagePullPolicy|command|args|livenessProbe|readinessProbe|startupProbe|httpGet|path|securityContext):"
 )
+"""A key of YAML that became a word of a list."""
 
 
 _CODE = regex(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
@@ -43,10 +45,16 @@ def is_changed(engine: Engine) -> bool:
 
     Files may be mounted or written over it, a variable or a folder may come first in Python's search path, or the vLLM
     that runs may not be the image's."""
-    mounted = (mount.path for mount in engine.mounts)
-    return not engine.command.changes.isdisjoint(("code", "vllm")) or any(
-        python.holds_code(path) or (_CODE.search(path) and not _NO_CODE.search(path)) for path in mounted
-    )
+    if not engine.command.changes.isdisjoint(("code", "vllm")):
+        return True
+    return any(_is_code(mount.path) for mount in engine.mounts)
+
+
+def _is_code(path: str) -> bool:
+    """True if a mount at the path may hold Python code that vLLM imports."""
+    if python.holds_code(path):
+        return True
+    return _CODE.search(path) is not None and _NO_CODE.search(path) is None
 
 
 def runs_vllms_code(engine: Engine) -> bool:
@@ -57,22 +65,24 @@ def runs_vllms_code(engine: Engine) -> bool:
     return official and not is_changed(engine)
 
 
-_ITS_OWN = {Release(0, 4, 2): "--max-seq_len-to-capture", Release(0, 6, 5): "--mm-cache-preprocessor"}
-"""The flags of releases between those of the table that none of these has (their engine/arg_utils.py)."""
+_UNTABLED_FLAGS = {Release(0, 4, 2): "--max-seq_len-to-capture", Release(0, 6, 5): "--mm-cache-preprocessor"}
+"""Release between those of the table → a flag of its own, which none of the table's has (engine/arg_utils.py)."""
 
 
 def certainty(engine: Engine) -> Certainty:
-    """Certain for a known release in vLLM's own image, or in an image that the policy vouches for.
+    """The certainty that vLLM's parser is that of the engine's release. Certain for a known release in vLLM's own
+    image, or in an image that the policy vouches for; else likely.
 
     A fork, a future `latest` image, or changed code may know more flags."""
-    running = engine.release
-    known = running is not None and not _has_its_own(engine, running) and runs_vllms_code(engine)
-    return "certain" if known else "likely"
+    release = engine.release
+    if release is None or _has_untabled_flag(engine, release) or not runs_vllms_code(engine):
+        return "likely"
+    return "certain"
 
 
-def _has_its_own(engine: Engine, running: Release) -> bool:
-    """True if the command has a flag that only a commit after this release knows."""
-    flag = _ITS_OWN.get(running)
+def _has_untabled_flag(engine: Engine, release: Release) -> bool:
+    """True if the command has the flag of `_UNTABLED_FLAGS`, which only a commit after the release knows."""
+    flag = _UNTABLED_FLAGS.get(release)
     return flag is not None and any(word.text.partition("=")[0] == flag for word in engine.command.words)
 
 
@@ -85,8 +95,8 @@ def uncertain(engine: Engine) -> str | None:
         return "the vLLM that runs is not the image's"
     if engine.release is not None and is_changed(engine):
         return "other Python code may run than the image's"
-    if engine.release is not None and _has_its_own(engine, engine.release):
-        return f"vLLM {engine.release} has a flag that no other release has, {_ITS_OWN[engine.release]}"
+    if engine.release is not None and _has_untabled_flag(engine, engine.release):
+        return f"vLLM {engine.release} has a flag that no other release has, {_UNTABLED_FLAGS[engine.release]}"
     if engine.release is None:
         return f"image {str(image)!r} names no vLLM release that is known"
     return f"image {str(image)!r} is none of vLLM's own, and a fork may know more"
@@ -114,19 +124,22 @@ def names_plugins(engine: Engine) -> bool:
 
 
 def named(engine: Engine) -> str:
-    """ "vLLM 0.11.0"; where the release is not known, every one of those that were asked."""
+    """The releases that a message is about: "vLLM 0.11.0", or "every vLLM release that is known" of an unknown one."""
     return f"vLLM {engine.release}" if engine.release else "every vLLM release that is known"
 
 
 def life(refusal: settings.Refusal, release: Release | None) -> str:
-    """When another release takes it: ": new in 0.24.0", ": known until 0.11.0", "" if none does."""
+    """The end of a message on a flag or value that `release` does not take: ": new in 0.24.0", ": known until 0.11.0".
+
+    It is "" if no other release takes it, or if `release` is None."""
     if release is None or refusal.first is None or refusal.last is None:
         return ""
     return f": new in {refusal.first}" if refusal.first > release else f": known until {refusal.last}"
 
 
 def substitute(engine: Engine, first: int, count: int, *words: str) -> tuple[Edit, ...]:
-    """The fix that writes `words` instead of `count` of the command's; none if that can't be done safely."""
+    """The edits that write `words` in place of `count` words of the command from the index `first` on; none if that
+    can't be done safely."""
     return edit.substitute(engine.workload.object, engine.command, first, count, words)
 
 
@@ -144,7 +157,7 @@ variable."""
 
 
 def variable_at(engine: Engine, name: str) -> FieldPath:
-    """Where a variable is set: the entry of `env`, else the command."""
+    """The path of a variable's value in `env`, or of its entry if that has no `value`; else of the command."""
     value = engine.field("env")
     for number, entry in enumerate(value if isinstance(value, list) else ()):
         if isinstance(entry, dict) and entry.get("name") == name:
@@ -153,14 +166,15 @@ def variable_at(engine: Engine, name: str) -> FieldPath:
 
 
 def from_json(engine: Engine) -> list[tuple[str, Mapping[str, Any]]]:
-    """(dest, JSON value) of each given argument that fills a config class; none with a placeholder in it."""
+    """(dest, JSON object) of each given argument that fills a config class of vLLM, in the order of the dests. Left out
+    are values that are not objects, and those that a tool or a variable may still change."""
     args = engine.args
     dests = sorted(settings.config_arguments().intersection(args.given))
-    return [(dest, value) for dest in dests if is_object(value := args.given[dest]) and args.is_sure(dest)]
+    return [(dest, args.given[dest]) for dest in dests if is_object(args.given[dest]) and args.is_sure(dest)]
 
 
 def parser(engine: Engine) -> Parser | None:
-    """The table of options of the engine's release; None if the release is not in the table."""
+    """The options that the engine's release knows, by its entrypoint; None if the release is not in the table."""
     table = builtin()
     if engine.release not in table.releases:
         return None
@@ -168,12 +182,13 @@ def parser(engine: Engine) -> Parser | None:
 
 
 def parser_near(engine: Engine) -> Parser | None:
-    """The parser of the engine's release, or of the newest older one in the table, for suggestions."""
+    """The parser of the engine's release, or of the newest older one in the table, for suggestions. None if the release
+    is unknown, or older than all of the table."""
     if engine.release is None:
         return None
-    older = [known for known in builtin().releases if known <= engine.release]
+    releases = [known for known in builtin().releases if known <= engine.release]  # oldest first
     entry = "module" if engine.command.entry == "module" else "serve"
-    return builtin().parser(older[-1], entry) if older else None
+    return builtin().parser(releases[-1], entry) if releases else None
 
 
 def spellings(engine: Engine) -> Container[str]:
@@ -183,7 +198,8 @@ def spellings(engine: Engine) -> Container[str]:
 
 
 def command_text(engine: Engine) -> str:
-    """All words of the command in one text, for a quick look at them: what is odd in one of them is mostly in none."""
+    """All words of the command in one text, separated by NUL: one search in it is faster than one in each word, and
+    most commands have nothing to find."""
     return "\0".join([word.text for word in engine.command.words])
 
 
@@ -194,33 +210,38 @@ def has_a_sign(engine: Engine) -> bool:
 
 
 def comment(engine: Engine) -> range:
-    """The indices of words that were meant as a comment: after a backslash and a blank, `#` does not begin one."""
+    """The indices of a script's words that were meant as a comment: all from the first one on that begins with a blank
+    and `#`. The blank is escaped by a backslash, so the `#` does not begin a comment. Empty if there is none."""
     words = engine.command.words if engine.command.shell else ()
-    first = next((n for n, word in enumerate(words) if word.text.startswith((" #", "\t#"))), len(words))
-    return range(first, len(words))
+    for index, word in enumerate(words):
+        if word.text.startswith((" #", "\t#")):
+            return range(index, len(words))
+    return range(0)
 
 
 def unsplit(engine: Engine) -> dict[int, Word]:
-    """Words of a list that hold a flag and its value, by their index. In a script the shell has split them."""
+    """Index → word that holds a flag and its value, such as "--port 8000" as one item of a list. Empty for a script,
+    whose words the shell has split."""
     if engine.command.shell or len(engine.once(command_text).split(maxsplit=1)) < 2:
-        return {}
-    return {
-        n: word
-        for n, word in enumerate(engine.command.words)
-        if word.text[:1] == "-"
-        and len(word.text.split(maxsplit=1)) == 2
-        and not word.unknown
-        and _UNSPLIT.fullmatch(word.text)
-    }
+        return {}  # no word has a blank
+    entries = {}
+    for index, word in enumerate(engine.command.words):
+        has_two_parts = word.text[:1] == "-" and len(word.text.split(maxsplit=1)) == 2  # quick, for most words
+        if has_two_parts and not word.unknown and _UNSPLIT.fullmatch(word.text):
+            entries[index] = word
+    return entries
 
 
 def dropped(engine: Engine) -> Word | None:
-    """The word that the api_server module takes for a positional `model_tag`, which it ignores: it starts without."""
+    """The word that the api_server module takes for a positional `model_tag` and ignores; None if there is none."""
     args = engine.args
     if not args.unserved:
         return None
     place, text = args.places.get("model"), args.given.get("model")
-    return next((word for word in engine.command.words if word.path == place and word.text == text), None)
+    for word in engine.command.words:
+        if word.path == place and word.text == text:
+            return word
+    return None
 
 
 TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
@@ -228,7 +249,8 @@ TWO_COLONS = frozenset({"command:", "args:", "env:", "image:"})
 
 
 def misplaced(engine: Engine) -> dict[int, str]:
-    """Misplaced words by their index, with the words that were probably meant ("": YAML)."""
+    """Index of a misplaced word → the word that was probably meant, such as "--port=8000" for "port=8000"; "" for a key
+    of YAML. Empty for a wrapper around vLLM, which may have arguments of another form."""
     if engine.command.own_flags or not has_a_sign(engine):
         return {}
     spellings = builtin().spellings
@@ -252,25 +274,28 @@ def unknown(engine: Engine) -> Iterator[UnrecognizedFlag]:
 
 
 def spoilt(engine: Engine, dest: str) -> bool:
-    """True if the argument is there, and vLLM's parser rejects it: its value, its name, or for being no word of its
-    own. The rule that reports the cause is enough; later effects do not matter."""
+    """True if the command has the argument, but vLLM's parser rejects its value, its name, or the word that it is in.
+    Another rule reports that, so the caller need not report its effects."""
     args, flag = engine.args, f"--{dest.replace('_', '-')}"
     if dest in args.given or dest in args.unresolved:
         return False
-    misspelt = (*args.unknown, *(args.unrecognized if engine.command.guessed else ()))
-    if dest in args.written or any(unrecognized_flag.suggestion == flag for unrecognized_flag in misspelt):
+    if dest in args.written:
+        return True  # its value is rejected
+    misspelled = (*args.unknown, *(args.unrecognized if engine.command.guessed else ()))
+    if any(unrecognized_flag.suggestion == flag for unrecognized_flag in misspelled):
         return True
     ignored = dropped(engine)
-    indices = {n for n, word in engine.once(unsplit).items() if word is not ignored}
-    indices |= {error.index for error in args.errors}
-    indices |= {n - 1 for n in indices}  # a word with another dash, which the module takes for its positional
+    rejected = {index for index, word in engine.once(unsplit).items() if word is not ignored}
+    rejected |= {error.index for error in args.errors}
+    # The word before it may be the flag, with another dash, which the module takes for its positional argument.
+    indices = rejected | {index - 1 for index in rejected}
     words = engine.command.words
-    return any(dest in words[n].text.replace("-", "_") for n in indices if 0 <= n < len(words))
+    return any(dest in words[index].text.replace("-", "_") for index in indices if 0 <= index < len(words))
 
 
 def explained(engine: Engine) -> set[int]:
-    """Indices of words whose trouble another rule explains better: unsplit and misplaced ones, those of a comment, and
-    all where the entrypoint is repeated or no shell runs the script."""
+    """The indices of words that another rule explains better than `unknown-flag` does: unsplit and misplaced ones, and
+    those of a comment. All of them if the entrypoint is repeated, or if no shell runs the script."""
     if engine.command.repeated or engine.command.unclosed:
         return set(range(len(engine.command.words)))
     return {*engine.once(unsplit), *engine.once(misplaced), *engine.once(comment)}

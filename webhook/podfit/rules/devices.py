@@ -18,25 +18,32 @@ _CPU_IMAGE = regex(r"(^|[/_-])cpu([/_:.-]|$)")
 
 
 def vendor_of(requested: Requested, image: object) -> str:
-    """Return the vendor of the GPUs that the resource names, or that an image of vLLM's ROCm build is for."""
+    """Return the GPUs' vendor, "nvidia", "amd" or "intel": that of the resource, else "amd" for an image of vLLM's ROCm
+    build, else "nvidia"."""
     resource = requested[0] if requested else ""
     if resource.startswith(_GPUS):
-        return resource.removeprefix("gpu.").partition(".")[0]
+        return resource.removeprefix("gpu.").partition(".")[0]  # gpu.intel.com/i915, nvidia.com/gpu
     return "amd" if gpu.maker.of_image(image) == "amd" else "nvidia"
 
 
 def is_on_processors(image: object, requested: Requested, args: EngineArgs, env: Mapping[str, str]) -> bool:
-    """True if it is vLLM's CPU backend, and no device is requested: weights and KV cache are host memory."""
+    """True if the container runs vLLM's CPU backend, whose weights and KV cache are in host memory.
+
+    No device is requested, and an argument, a variable or the image's name says so. False with a variable of JAX
+    (TPUs)."""
     if requested is not None or any(variable in env for variable in gpu.maker.JAX):
         return False
     if "cpu" in (args.given.get("device"), args.written.get("device"), env.get("VLLM_TARGET_DEVICE")):
         return True
+    if cpu.SPACE in env:
+        return True
     name = image[: release.LONGEST] if isinstance(image, str) else ""
-    return cpu.SPACE in env or _CPU_IMAGE.search(name.rpartition(":")[0] or name) is not None
+    without_tag = name.rpartition(":")[0] or name
+    return _CPU_IMAGE.search(without_tag) is not None
 
 
 def is_gpu(resource: str) -> bool:
-    """True if a device resource is of GPUs, not of TPUs, Gaudis or Neuron cores."""
+    """True if a resource counts GPUs, not TPUs, Gaudis or Neuron cores: by its vendor, or by "gpu" in its name."""
     return resource.startswith(_GPUS) or "gpu" in resource
 
 

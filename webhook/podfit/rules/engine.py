@@ -34,8 +34,11 @@ T = TypeVar("T")
 PARALLEL = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_rank", "nnodes",
 })  # fmt: skip
+"""Arguments that decide how many processes run, and where."""
 _SEARCHES = 32
-"""Containers of one object for which changes that fit are searched: more suggestions do not help."""
+"""Searches for changes that fit, of all containers of one object: more suggestions do not help."""
+DEFAULT_PORT = 8000
+"""vLLM's default of `--port`."""
 NVIDIAS = "nvcr.io/nvidia/vllm:"
 """An image whose release notes say "effectively --gpu-memory-utilization≈1.0" by default
 (docs.nvidia.com/deeplearning/frameworks/vllm-release-notes/rel-25-10.html, Known Issues)."""
@@ -48,10 +51,10 @@ class Variable(NamedTuple):
     """An entry of a container's `env`."""
 
     position: int
-    """Its index in the list."""
+    """Its index in the list, whose items without a name have no `Variable`."""
     name: str
     value: Any
-    """None if it comes from elsewhere (`valueFrom`)."""
+    """As it is written, a text if the object is valid; None if it comes from elsewhere (`valueFrom`)."""
 
 
 class Sibling(NamedTuple):
@@ -64,9 +67,11 @@ class Sibling(NamedTuple):
     args: EngineArgs
     release: Release | None
     requested: tuple[str, int | None] | None
+    """As `Engine.requested`."""
     port: int | None = None
     """The port on which it answers HTTP on every path through its script; None if there is none or it is unknown."""
     host: object = None
+    """The value of `--host`; None if it is not set."""
     model: Fact[Model] | None = None
     env: Mapping[str, str] = _NO_VARIABLES
 
@@ -110,14 +115,17 @@ class Engine:
 
     def once(self, of: Callable[[Engine], T]) -> T:
         """Return `of(self)`, computed once and cached by the function: for helpers that several rules share."""
-        known = self._once
-        if of in known:
-            return known[of]  # type: ignore[no-any-return]
-        value = known[of] = of(self)
+        results = self._once
+        if of in results:
+            return results[of]  # type: ignore[no-any-return]
+        value = results[of] = of(self)
         return value
 
     def at(self, *parts: str | int) -> FieldPath:
-        """Where a field of the container is in the object: `at("resources", "limits", "memory")`."""
+        """The path in the object of a field of the container: `at("resources", "limits", "memory")`.
+
+        Of a container that an operator makes, it is where the object sets the field, else the part of the object from
+        which the container is made."""
         places = self.container.places
         if places and parts and (place := places.get(str(parts[0]))) is not None:
             return place.join(*parts[1:])
@@ -139,8 +147,8 @@ class Engine:
 
     @cached_property
     def raw_command(self) -> str:
-        """`command` and `args` as one text, for rules that look for a word wherever it is: as much of them as a
-        person writes."""
+        """`command` and `args` as one text, for rules that look for a word wherever it is. Of each only the first
+        `MAX_SEARCHED_CHARACTERS` count, which are more than a person writes."""
         return f"{_first_characters(self.field('command'))} {_first_characters(self.field('args'))}"
 
     @cached_property
@@ -182,19 +190,21 @@ class Engine:
     @property
     def vendor(self) -> str:
         """The GPUs' vendor: from the known GPU, else from the resource or the image; "nvidia" by default."""
-        makers = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
-        return makers.pop() if len(makers) == 1 else vendor_of(self.requested, self.field("image"))
+        vendors = {gpu.vendor.lower() for gpu in self.gpu.value.gpus} if self.gpu else set()
+        return vendors.pop() if len(vendors) == 1 else vendor_of(self.requested, self.field("image"))
 
     @cached_property
     def memory_limit(self) -> int | None:
-        """Bytes of host memory the container may use: the smaller of its own and the Pod's limit (1.32+)."""
+        """Bytes of host memory that the container may use: the smaller of its own and the Pod's limit (Kubernetes 1.32
+        and newer). None without a limit."""
         own = quantity.try_parse(self.field("resources", "limits", "memory"))
         pod = quantity.try_parse(self.pod("resources", "limits", "memory"))
         return min((limit for limit in (own, pod) if limit), default=None)  # 0 is not a limit
 
     @cached_property
     def memory_request(self) -> int | None:
-        """Bytes of host memory that are reserved for the container: the request, or the limit if only that is given."""
+        """Bytes of host memory that are reserved for the container: the request, or the limit if only that is given.
+        None without either, and for a value that is not a quantity."""
         given = self.field("resources", "requests", "memory")
         return quantity.try_parse(self.field("resources", "limits", "memory") if given is None else given)
 
@@ -220,20 +230,21 @@ class Engine:
         have a default of its own.
         """
         get = self.args.get
-        elsewhere = get("uds") or get("grpc") or get("data_parallel_multi_port_external_lb")
-        if not self.served or elsewhere or self.args.open or "port" in self.args.unresolved or self.command.own_flags:
+        if not self.served or get("uds") or get("grpc") or get("data_parallel_multi_port_external_lb"):
+            return None
+        if self.args.open or "port" in self.args.unresolved or self.command.own_flags:
             return None
         port = self.args.given.get("port")
-        if port is None:
-            image = self.field("image")
-            ours = self.field("command") or (isinstance(image, str) and is_official(image))
-            return 8000 if ours else None
-        return port if isinstance(port, int) else None
+        if port is not None:
+            return port if isinstance(port, int) else None
+        image = self.field("image")
+        is_vllms = self.field("command") or (isinstance(image, str) and is_official(image))
+        return DEFAULT_PORT if is_vllms else None
 
     @cached_property
     def spans_pods(self) -> bool:
-        """True if the engine's processes are, or may be, in more than one Pod, or can't be counted from this command
-        line."""
+        """True if the engine's processes are, or may be, in more than one Pod: the object, Ray or `--nnodes` says so,
+        or an argument of `PARALLEL` has an unknown value."""
         get = self.args.get
         return (
             self.workload.pods_per_replica != 1
@@ -252,15 +263,16 @@ class Engine:
 
     @cached_property
     def alone(self) -> bool:
-        """True if the whole engine runs in this one Pod, and no other Pod can join it."""
+        """True if the whole engine runs in this one Pod, and no other Pod can join it.
+
+        It does not span Pods, or its group is closed and has this Pod alone."""
         get = self.args.get
         if not self.spans_pods:
             return True
+        if self.group is None or self.group.pods != 1 or not self.group.closed:
+            return False
         return (
-            self.group is not None
-            and self.group.pods == 1
-            and self.group.closed
-            and get("distributed_executor_backend") != "external_launcher"
+            get("distributed_executor_backend") != "external_launcher"
             and (get("nnodes") or 1) == 1
             and not get("headless")
             and "RAY_ADDRESS" not in self.command.env
@@ -269,7 +281,8 @@ class Engine:
 
     @property
     def unseen(self) -> str | None:
-        """Why not even what the arguments alone show is certain, such as how many processes run; None if it is."""
+        """The reason why even a number that follows from the arguments alone, such as that of the processes, is not
+        certain; None if such numbers are."""
         unknown = [dest for dest in self.args.unresolved if dest not in HARMLESS]
         if unknown:
             return f"--{unknown[0].replace('_', '-')} can't be known: {self.args.unresolved[unknown[0]]}"
@@ -277,13 +290,13 @@ class Engine:
 
     @cached_property
     def doubt(self) -> str | None:
-        """Why nothing that is computed from the arguments and the model is certain, None if it is."""
+        """The reason why nothing that is computed from the arguments and the model is certain; None if it is."""
         if why := self.unseen:
             return why
         if why := doubt.reason_unplannable(self.args, self.model.value if self.model else None, self.command.env):
             return why
         if "vllm" in self.command.changes and self.release is not None:
-            return f"whether the vLLM that runs is {self.release} is the script's matter"
+            return f"whether the vLLM that runs is {self.release} is the script's matter"  # it may install another
         image = self.field("image")
         if isinstance(image, str) and NVIDIAS in image and "gpu_memory_utilization" not in self.args.given:
             return "NVIDIA's build of vLLM may use another share of the GPU memory by default"
@@ -291,7 +304,8 @@ class Engine:
 
     @cached_property
     def v0_reason(self) -> str | None:
-        """Why vLLM starts its V0 engine although V1 is the default, for people; None if it does not."""
+        """The reason why vLLM starts its V0 engine although V1 is the default, for people; None if it does not, or the
+        plan is unknown."""
         resolved = self.plan.resolved
         if resolved is None or resolved.settings.v1 or self.model is None:
             return None
@@ -300,24 +314,28 @@ class Engine:
 
     @property
     def weights_doubtful(self) -> str | None:
-        """Why the model's size or format is uncertain; None if both are certain, and if only its context length or KV
-        heads are not."""
-        if self.model is not None and not self.model.value.storage_known:
+        """The reason why the model's size or format is uncertain, as "doubtful: …"; None if both are certain.
+
+        None, too, if only the context length or the KV heads are uncertain, and if the model is unknown."""
+        if self.model is None:
+            return None
+        if not self.model.value.storage_known:
             return f"doubtful: {self.model.value.unknown}"
-        why = self.model.source.partition("; doubtful: ")[2] if self.model else ""
-        of_the_cache = ("its length", "num_key_value_heads")
-        return f"doubtful: {why}" if why and not why.startswith(of_the_cache) else None
+        why = self.model.source.partition("; doubtful: ")[2]  # "" if the source has no doubt
+        is_of_cache = why.startswith(("its length", "num_key_value_heads"))
+        return f"doubtful: {why}" if why and not is_of_cache else None
 
     @cached_property
     def on_processors(self) -> bool:
-        """True if it is vLLM's CPU backend: the ledger of GPU memory says nothing of it."""
+        """True if it is vLLM's CPU backend, which the ledger of GPU memory does not describe."""
         return is_on_processors(self.field("image"), self.requested, self.args, self.command.env)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """The GPUs that the container may get: as named, else those of nodes whose labels name one, else the table's.
 
-        Empty if none is known: nothing plans the whole table while a review waits (`Facts.plans_table`)."""
+        The table's are left out while a review waits (`Facts.plans_table`), as they take long to plan: the result is
+        then empty."""
         if self.gpu is not None:
             kinds = gpu.on_nodes(self.gpu, self.placement, self.workload)
             return tuple([Candidate(product, kind.shared) for kind, _ in kinds for product in kind.gpus])
@@ -334,7 +352,7 @@ class Engine:
 
     @cached_property
     def gpus(self) -> Partition | None:
-        """The candidates by their plans, with one release."""
+        """The candidates by their plans, with one release (`planned_gpus`)."""
         return self.planned_gpus()
 
     def planned_gpus(self, *, one_release: bool = True) -> Partition | None:
@@ -363,7 +381,7 @@ class Engine:
 
     @cached_property
     def _certain(self) -> tuple[solve.Alternative, ...]:
-        """The changes that certainly fit; empty as for `changes`."""
+        """The changes that certainly fit, best first, without texts for people; empty as for `changes`."""
         return tuple(self.changes())
 
     @cached_property
@@ -387,21 +405,13 @@ class Engine:
         return tuple([suggestion for suggestion in suggestions if suggestion is not None])
 
     def _suggestion(self, alternative: solve.Alternative) -> Suggestion | None:
-        """The change with this Pod's own selectors; None if its cloud has no such machine."""
+        """The change with this Pod's own selectors; None if its cloud has no machine with so many GPUs. It is a
+        `Change` if programs can make it, else a text."""
         product, count = alternative.changes.get("product"), int(alternative.changes.get("gpus") or 0)
-        flags, also = alternative.flags, self._accompanying_change(alternative)
-        by_claim = self.requested is not None and gpu.CLAIM in self.requested[0]  # it selects the GPU, not a selector
+        also = self._accompanying_change(alternative)
+        by_claim = self.requested is not None and gpu.CLAIM in self.requested[0]  # a claim selects the GPU
         if product:
-            amount = count or (self.requested[1] if self.requested else None) or 1
-            node = f"a claim for {product}" if by_claim else gpu.advice.of_product(self.workload.spec, product, amount)
-            if not (flags or also):
-                return node
-            texts = [
-                str(node) if dest == "product" else solve.flag(dest, value)
-                for dest, value in alternative.changes.items()
-                if dest != "gpus"
-            ]
-            return f"{f'{count} GPUs with ' if count else ''}{' and '.join(texts)}{also}"
+            return self._of_product(alternative, product, count, by_claim=by_claim)
         if count and self.gpu is not None and not by_claim:
             machine = gpu.advice.of_count(self.workload.spec, self.gpu.value.gpus, count)
             if machine is None:
@@ -409,14 +419,31 @@ class Engine:
             also = machine + also
         if also or alternative.changes_output:
             return alternative.text + also
-        return Change(alternative.text, flags=flags, gpus=count)
+        return Change(alternative.text, flags=alternative.flags, gpus=count)
+
+    def _of_product(self, alternative: solve.Alternative, product: str, count: int, *, by_claim: bool) -> Suggestion:
+        """The suggestion of another GPU: its label `product`, with `count` GPUs (0: as many as now), and the other
+        changes of the alternative. `by_claim`: the Pod has a resource claim in place of a node selector."""
+        amount = count or (self.requested[1] if self.requested else None) or 1
+        node = f"a claim for {product}" if by_claim else gpu.advice.of_product(self.workload.spec, product, amount)
+        also = self._accompanying_change(alternative)
+        if not alternative.flags and not also:
+            return node
+        texts = [
+            str(node) if dest == "product" else solve.flag(dest, value)
+            for dest, value in alternative.changes.items()
+            if dest != "gpus"
+        ]
+        gpus = f"{count} GPUs with " if count else ""
+        return f"{gpus}{' and '.join(texts)}{also}"
 
     def changes(
         self, *, most: int = solve.MAX_SUGGESTIONS, steps: int = solve.MAX_PLANS, also: Mapping[str, Any] | None = None
     ) -> list[solve.Alternative]:
-        """At most `most` changes that would fit, best first, found with at most `steps` plans, together with the
-        changes `also`. Empty if the model or the GPU is unknown, for a measured KV cache, and after `_SEARCHES`
-        containers."""
+        """At most `most` changes that would fit, best first, found with at most `steps` plans. `also`: changes (dest →
+        value) that are made with each of them.
+
+        Empty if the model or the GPU is unknown, for a measured KV cache, and after `_SEARCHES` searches."""
         if self.model is None or self.gpu is None or self.facts.kv_cache_memory is not None:
             return []  # the KV cache memory that one engine had does not apply to another
         if not self.cached_object.take_one_of(_SEARCHES, "searches"):
@@ -432,17 +459,19 @@ class Engine:
         """Values of the label nvidia.com/gpu.product to suggest: those that the Pod names itself, then those of the
         cluster's nodes. GPUs that clusters usually have follow, unless the cluster adds no other nodes."""
         spec = self.workload.spec
+        usual = gpu.advice.nameable(spec, solve.PRODUCTS)
         if not self.facts.snapshot.nodes and "affinity" not in spec:
-            return gpu.advice.nameable(spec, solve.PRODUCTS)
+            return usual
         of_nodes = self._products_of_nodes()
-        first = tuple(dict.fromkeys((*self.workload.once(_own_labels), *of_nodes)))
-        if of_nodes and self.facts.nodes_closed:
-            return first
-        return (*first, *(label for label in gpu.advice.nameable(spec, solve.PRODUCTS) if label not in first))
+        labels = (*self.workload.once(_own_labels), *of_nodes)
+        if not (of_nodes and self.facts.nodes_closed):
+            labels = (*labels, *usual)
+        return tuple(dict.fromkeys(labels))
 
     def _products_of_nodes(self) -> list[str]:
-        """The whole GPUs that the cluster's nodes are labelled with, least memory first."""
-        sizes: dict[str, int] = {}
+        """The labels (nvidia.com/gpu.product) of the cluster's nodes with whole GPUs that podfit knows, least memory
+        first."""
+        sizes: dict[str, int] = {}  # label → bytes
         for alike in self.facts.snapshot.alike(frozenset({gpu.advice.PRODUCT})):
             label = alike.node.labels.get(gpu.advice.PRODUCT, "")
             known = gpu.by_name(label) if label and not label.endswith("-SHARED") else ()  # time slices of a GPU
@@ -453,29 +482,34 @@ class Engine:
     def _accompanying_change(self, alternative: solve.Alternative) -> str:
         """The text of a change that must be made together with an alternative to avoid another denial; empty if
         none."""
-        mig = self.requested is not None and "/mig-" in self.requested[0]
-        if "product" in alternative.changes and mig and self.requested:
-            return f" and nvidia.com/gpu instead of {self.requested[0]}"
-        if int(alternative.changes.get("gpus") or 1) > 1 and not self.shm.mounted and self.world_size == 1:
+        resource = self.requested[0] if self.requested else ""
+        if "product" in alternative.changes and "/mig-" in resource:
+            return f" and nvidia.com/gpu instead of {resource}"
+        becomes_parallel = int(alternative.changes.get("gpus") or 1) > 1 and self.world_size == 1
+        if becomes_parallel and not self.shm.mounted:
             return " and a memory volume at /dev/shm"
         return ""
 
 
 MAX_SEARCHED_CHARACTERS = 1 << 16
-"""Characters of a container's command that are searched for a word, wherever it is."""
+"""Characters of a container's command that are searched for a word, so that a review of a huge one stays fast."""
+_SEPARATOR_CHARACTERS = 4
+"""Characters that each item of a list adds to its text: two quotes, a comma and a blank."""
 
 
 def _first_characters(value: Any) -> Any:
-    """Return a text, or the items of a list, cut to `MAX_SEARCHED_CHARACTERS` in all. 4 per item are its quotes and
-    comma."""
+    """Return a text, or the first items of a list, cut to about `MAX_SEARCHED_CHARACTERS` in all; other values as they
+    are."""
+    if isinstance(value, str):
+        return value[:MAX_SEARCHED_CHARACTERS]
     if not isinstance(value, list):
-        return value[:MAX_SEARCHED_CHARACTERS] if isinstance(value, str) else value
-    characters, first = MAX_SEARCHED_CHARACTERS, []
+        return value
+    left, first = MAX_SEARCHED_CHARACTERS, []
     for word in value:
-        if characters <= 0:
+        if left <= 0:
             break
-        first.append(word[:characters] if isinstance(word, str) else word)
-        characters -= 4 + (len(word) if isinstance(word, str) else 0)
+        first.append(word[:left] if isinstance(word, str) else word)
+        left -= _SEPARATOR_CHARACTERS + (len(word) if isinstance(word, str) else 0)
     return first
 
 
@@ -485,7 +519,7 @@ def _own_labels(workload: Workload) -> tuple[str, ...]:
 
 
 def _value_at(value: Any, parts: tuple[str | int, ...]) -> Any:
-    """The value at a path of keys and indices; None if a part is missing."""
+    """The value at a path of keys and indices below `value`; None if a part is missing."""
     for part in parts:
         if isinstance(value, dict):
             value = value.get(part)

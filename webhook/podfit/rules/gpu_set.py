@@ -42,36 +42,47 @@ WELL_KNOWN = (
     "AMD Radeon PRO W7900",
 )  # fmt: skip
 """GPU models of the table that a text names, the usual ones of a size first. JSON has all."""
-_LACKS = (
+_FEATURE_RULES = (
     (GpuLacksDtype(), "no bfloat16"),
     (GpuLacksQuantization(), "no kernel for the quantization"),
     (NoAttentionBackend(), "no attention backend for it"),
     (ImageForOtherGpu(), "another vendor's image"),
 )
-"""Rules about the GPU model itself, and what is lacking."""
+"""(rule about the GPU model itself, text on the feature that the model lacks if the rule has a finding)."""
 
 
 class Named(NamedTuple):
-    """GPU models with one short name, and their common `verdict`."""
+    """GPU models with one size and one short name, as a text names them."""
 
     name: str
     gigabytes: int
     """The size by which the GPU is sold."""
     verdict: Verdict
+    """The common result of their plans; "unsure" if they differ."""
     planned: PlannedGpu
+    """The first of them."""
+
+
+class Placements(NamedTuple):
+    """The GPUs that a text names for a container."""
+
+    named: list[Named]
+    """Those that lack nothing but memory, least memory first."""
+    lacking: dict[str, list[Named]]
+    """A feature that the GPU models lack, for people → those that have room, least memory first."""
 
 
 def lack(engine: Engine, model: Gpu) -> str | None:
-    """The feature, besides memory, that the GPU model lacks for this container, by certain and likely findings; None if
-    nothing."""
+    """The feature, besides memory, that the GPU model lacks for this container, for people; None if it lacks nothing,
+    or that is only possible."""
     if not is_supported(engine, model):
         return "no support by the image's CUDA"
-    there = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
-    for rule, what in _LACKS:
+    engine_on_gpu = replace(engine.leader or engine, gpu=Fact(Accelerator((model,), None), "", may_deny=True))
+    for rule, feature in _FEATURE_RULES:
         if "release" in rule.needs and engine.release is None:
             continue
-        if any(finding.certainty in ("certain", "likely") for finding in rule.check(there)):
-            return what
+        if any(finding.certainty in ("certain", "likely") for finding in rule.check(engine_on_gpu)):
+            return feature
     return None
 
 
@@ -81,17 +92,20 @@ def is_supported(engine: Engine, model: Gpu) -> bool:
 
 
 def _least_capability(engine: Engine) -> tuple[int, int]:
-    """The compute capability that the image's build of vLLM needs; without a release, that of the planned one."""
+    """The least compute capability (major, minor) of the image's build of vLLM. If the image does not show its CUDA, it
+    is that of the release, or of the one that is planned instead."""
     image = engine.field("image")
     cuda = cuda_of_image(image) if isinstance(image, str) else None
-    planned = engine.release or (engine.gpus.assumed_release if engine.gpus else None)
-    newer = cuda == LEAST_CUDA or (cuda is None and planned is not None and planned >= CUDA_13)
-    return OF_CUDA_13 if newer else LEAST_CAPABILITY
+    if cuda is not None:
+        return OF_CUDA_13 if cuda == LEAST_CUDA else LEAST_CAPABILITY
+    release = engine.release or (engine.gpus.assumed_release if engine.gpus else None)
+    return OF_CUDA_13 if release is not None and release >= CUDA_13 else LEAST_CAPABILITY
 
 
 def smallest(engine: Engine) -> str | None:
     """The name of the GPU with the least memory that fits, of those that clouds rent; None if none fits."""
-    model = _first_usable(engine, sorted(_rented(engine), key=lambda model: (model.memory, _rank_among_known(model))))
+    by_memory = sorted(_rented(engine), key=lambda model: (model.memory, _rank_among_known(model)))
+    model = _first_usable(engine, by_memory)
     return model.name if model else None
 
 
@@ -107,8 +121,7 @@ def _first_usable(engine: Engine, models: Iterable[Gpu]) -> Gpu | None:
 
 
 LEAST_CAPABILITY = (7, 0)
-"""Compute capability that vLLM's builds need at least (docs.vllm.ai, installation: "compute capability 7.0 or
-higher")."""
+"""The least compute capability of vLLM's builds (docs.vllm.ai, installation: "compute capability 7.0 or higher")."""
 
 
 @lru_cache(512)
@@ -125,17 +138,14 @@ def _is_old(model: Gpu) -> bool:
 def selector(engine: Engine) -> Suggestion | None:
     """The change that gets the Pod the usual GPU of the smallest size that fits all of its containers; None if there
     is none. A GPU that few clusters have, or an old one, is named only if no other one fits."""
-    usual = sorted(
-        _rented(engine),
-        key=lambda model: (
-            model.name not in WELL_KNOWN,
-            _is_old(model),
-            gpu.sold_gigabytes(model),
-            _rank_among_known(model),
-        ),
-    )
-    labels = gpu.advice.nameable(engine.workload.spec, [model.labels[0] for model in usual if model.labels])
-    model = _first_usable(engine, [model for model in usual if model.labels and model.labels[0] in labels])
+
+    def order(model: Gpu) -> tuple[bool, bool, int, int]:
+        """Sort key: well-known GPU models first, then those with bfloat16, then the smallest, then the usual ones."""
+        return model.name not in WELL_KNOWN, _is_old(model), gpu.sold_gigabytes(model), _rank_among_known(model)
+
+    labelled = [model for model in sorted(_rented(engine), key=order) if model.labels]
+    labels = gpu.advice.nameable(engine.workload.spec, [model.labels[0] for model in labelled])
+    model = _first_usable(engine, [model for model in labelled if model.labels[0] in labels])
     if model is None or not fits_whole_pod(engine, model):
         return None
     count = engine.requested[1] if engine.requested else None
@@ -143,67 +153,74 @@ def selector(engine: Engine) -> Suggestion | None:
 
 
 def fits_whole_pod(engine: Engine, model: Gpu) -> bool:
-    """True if every other vLLM container of the Pod fits the GPU model, too."""
-    others = [sibling for sibling in engine.siblings if sibling.container != engine.container.name]
-    return all(
-        sibling.model is not None
-        and plan.judge(sibling.args, sibling.model.value, Accelerator((model,), None), env=sibling.env).verdict
-        == "fits"
-        for sibling in others
-    )
+    """True if every other vLLM container of the Pod fits the GPU model, too; False if one's model is unknown."""
+    for sibling in engine.siblings:
+        if sibling.container == engine.container.name:
+            continue
+        if sibling.model is None:
+            return False
+        planned = plan.judge(sibling.args, sibling.model.value, Accelerator((model,), None), env=sibling.env)
+        if planned.verdict != "fits":
+            return False
+    return True
 
 
 def sentence(engine: Engine) -> str | None:
-    """Where the container fits, in one line; None if no GPU is planned."""
+    """The GPUs on which the container fits, is unsure and does not fit, in one line; None if no GPU is planned."""
     return engine.once(_sentence)
 
 
 def _sentence(engine: Engine) -> str | None:
-    """`sentence`, computed: the GPUs that fit, that are unsure and that do not fit, each with the reason, by "; "."""
+    """`sentence`, computed: its parts are joined by "; "."""
     gpus = engine.gpus
     if gpus is None:
         return None
-    of_table = is_of_table(engine)
     if gpus.fits_none:
-        return _on_none(engine, of_table=of_table)
+        return "; ".join([_on_none(engine, gpus), *_unplanned_nodes(engine)])
     if len(gpus.by_verdict["unsure"]) == len(gpus.gpus) > 1:
-        return "; ".join([f"{UNSURE}: {_why(gpus)}", *_open(engine)])
-    named_gpus, lacking = placements(engine)
-    sides = {
-        verdict: [planned for planned in named_gpus if planned.verdict == verdict]
-        for verdict in ("fits", "unsure", "does-not-fit")
-    }
-    fits, unsure = sides["fits"], sides["unsure"]
-    small = sorted(sides["does-not-fit"], key=lambda candidate: -candidate.gigabytes)
-    parts = []
-    least = fits[0].gigabytes if fits else 0
-    if of_table and fits and all(planned.gigabytes < least for planned in (*unsure, *small)):
-        parts.append(f"fits whole GPUs of {least} GB and more ({_few(fits)})")
-    elif fits:
-        parts.append(f"fits {_sized(fits)}")
-    if unsure:
-        parts.append(f"unsure on {_sized(unsure)}")
-    if small:
-        parts.append(f"{'not' if fits else 'does not fit'} {_sized(small)}")
-        if length := _longest(gpus, small[0]):
-            parts.append(length)
-    parts += [f"{_few(named)} has room, but {what}" for what, named in lacking.items()]
-    parts += _open(engine)
+        return "; ".join([f"{UNSURE}: {_why_unsure(gpus)}", *_unplanned_nodes(engine)])
+    named, lacking = placements(engine)
+    parts = _by_verdict(gpus, named, of_table=is_of_table(engine))
+    parts += [f"{_few(models)} has room, but {feature}" for feature, models in lacking.items()]
+    parts += _unplanned_nodes(engine)
     if gpus.assumed_release is not None:
         parts.append(f"planned with vLLM {gpus.assumed_release}, as the image names no release")
     return "; ".join(parts)
 
 
+def _by_verdict(gpus: Partition, named: Sequence[Named], *, of_table: bool) -> list[str]:
+    """The parts of `sentence` on the GPUs that fit, are unsure and are too small, the largest of the latter first.
+    `named`: least memory first; `of_table`: they are those of the table."""
+    fits = [model for model in named if model.verdict == "fits"]
+    unsure = [model for model in named if model.verdict == "unsure"]
+    too_small = [model for model in named if model.verdict == "does-not-fit"]
+    too_small.sort(key=lambda model: -model.gigabytes)
+    parts = []
+    smallest_fit = fits[0].gigabytes if fits else 0
+    if fits and of_table and all(model.gigabytes < smallest_fit for model in (*unsure, *too_small)):
+        parts.append(f"fits whole GPUs of {smallest_fit} GB and more ({_few(fits)})")
+    elif fits:
+        parts.append(f"fits {_sized(fits)}")
+    if unsure:
+        parts.append(f"unsure on {_sized(unsure)}")
+    if too_small:
+        parts.append(f"{'not' if fits else 'does not fit'} {_sized(too_small)}")
+        if length := _longest_context(gpus, too_small[0]):
+            parts.append(length)
+    return parts
+
+
 def fits_all(engine: Engine) -> bool:
-    """True if the container fits each GPU that a text would name, and lacks nothing there."""
-    if engine.gpus is None or _open(engine):
+    """True if the container fits each GPU that a text would name, and lacks nothing there. False if no GPU is planned,
+    or a node may have another one."""
+    if engine.gpus is None or _unplanned_nodes(engine):
         return False
-    named_gpus, lacking = placements(engine)
-    return bool(named_gpus) and not lacking and all(named.verdict == "fits" for named in named_gpus)
+    named, lacking = placements(engine)
+    return bool(named) and not lacking and all(model.verdict == "fits" for model in named)
 
 
 UNSURE = "unsure on every one"
-"""The start of the sentence about a container that no GPU shows more of."""
+"""The start of the sentence on a container whose plan is unsure on every GPU."""
 MEMORY_CAUSES = ("weights", "loading", "blocks", "request")
 """Causes for which gpu-memory-exceeded or kv-cache-too-small has a finding."""
 
@@ -218,15 +235,15 @@ def on_largest(engine: Engine) -> Engine | None:
     if planned.cause not in MEMORY_CAUSES:
         return None
     count = engine.requested[1] if engine.requested else None
-    memory = replace(engine.plan, verdict=planned.verdict, tell=planned.tell, gpu=planned.ledger, cause=planned.cause,
-                     resolved=planned.resolved)  # fmt: skip
-    return replace(engine, gpu=Fact(Accelerator((gpus.largest,), count), "the table of GPUs", may_deny=False),
-                   plan=memory)  # fmt: skip
+    memory_plan = replace(engine.plan, verdict=planned.verdict, tell=planned.tell, gpu=planned.ledger,
+                          cause=planned.cause, resolved=planned.resolved)  # fmt: skip
+    largest = Fact(Accelerator((gpus.largest,), count), "the table of GPUs", may_deny=False)
+    return replace(engine, gpu=largest, plan=memory_plan)
 
 
 def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a rule about memory on a known GPU. For a container that fits no GPU of the table, those on the
-    largest one, at most likely: a newer GPU may have more memory."""
+    """The findings of `check`, a rule's about GPU memory, on the engine's GPU. If that is unknown and the container
+    fits no GPU of the table, those on the largest one, at most likely: a newer GPU may have more memory. Else none."""
     if engine.gpu is not None:
         yield from check(engine)
         return
@@ -241,7 +258,8 @@ def on_each(engine: Engine, check: Callable[[Engine], Iterator[Finding]]) -> Ite
 
 
 def reported_by(engine: Engine) -> tuple[str, ...]:
-    """The rule that reports a shortage of some of the GPUs better: with the selector for the others."""
+    """`Finding.yields_to` of a finding about GPU memory: the rule that reports a shortage on some of several GPUs
+    better, with the selector for the others. Empty if the Pod can get only one kind of GPU."""
     of_nodes = engine.placement is not None and engine.placement.kinds
     several = engine.gpu is not None and len(engine.gpu.value.gpus) > 1
     return ("mixed-gpu-nodes",) if of_nodes or several else ()
@@ -258,15 +276,17 @@ def differs(engine: Engine) -> bool:
 
 
 def planned_name(engine: Engine) -> str:
-    """The GPU whose arithmetic the plan shows: the largest of several that are all too small, else the smallest."""
+    """The GPU whose arithmetic the plan shows, for people: the largest of several that are all too small, else the
+    smallest. "GPU" if none is known."""
     if engine.gpu is None:
         return "GPU"
     gpus = engine.gpu.value.gpus
     if len(gpus) < 2:
         return engine.gpu.value.name
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_likely or gpu.memory)
-    model, which = (by_memory[-1], "largest") if engine.plan.verdict == "does-not-fit" else (by_memory[0], "smallest")
-    return f"{model.name}, the {which} of {len(gpus)} GPUs"
+    if engine.plan.verdict == "does-not-fit":
+        return f"{by_memory[-1].name}, the largest of {len(gpus)} GPUs"
+    return f"{by_memory[0].name}, the smallest of {len(gpus)} GPUs"
 
 
 def is_of_table(engine: Engine) -> bool:
@@ -274,22 +294,25 @@ def is_of_table(engine: Engine) -> bool:
     return engine.gpu is None and not (engine.placement is not None and engine.placement.kinds)
 
 
-def _why(gpus: Partition) -> str:
-    """Why it is unsure on the largest GPU; empty if no GPU is planned."""
+def _why_unsure(gpus: Partition) -> str:
+    """The first reason why the plan on the largest GPU is unsure; empty if no GPU is planned."""
     return gpus.engine.plan_on(gpus.largest).why.partition("; ")[0] if gpus.largest else ""
 
 
-def _on_none(engine: Engine, *, of_table: bool) -> str:
-    """The sentence for an engine that fits none of the GPUs."""
-    gpus = engine.gpus
-    count = engine.requested[1] if engine.requested and engine.requested[1] else 1
-    needs = f": {count} × {-(-gpus.needs.likely // 10**9):,} GB needed" if gpus and gpus.needs else ""
-    which = "no GPU that podfit knows, at this count" if of_table else "none of the GPUs that it may get"
-    return "; ".join([f"fits {which}{needs}", *_open(engine)])
+def _on_none(engine: Engine, gpus: Partition) -> str:
+    """The part of `sentence` for an engine that fits none of the GPUs, with the likely need of each GPU if it is
+    known."""
+    count = (engine.requested[1] if engine.requested else None) or 1
+    which = "no GPU that podfit knows, at this count" if is_of_table(engine) else "none of the GPUs that it may get"
+    if gpus.needs is None:
+        return f"fits {which}"
+    gigabytes = -(-gpus.needs.likely // 10**9)  # rounded up
+    return f"fits {which}: {count} × {gigabytes:,} GB needed"
 
 
-def _open(engine: Engine) -> list[str]:
-    """Texts on the GPUs that the Pod may get besides the planned ones."""
+def _unplanned_nodes(engine: Engine) -> list[str]:
+    """The parts of `sentence` on the matching nodes whose GPUs are not planned: those that name none, and those of the
+    rarest kinds. Empty if all are planned, or no nodes are known."""
     placement = engine.placement
     if placement is None or not placement.kinds:
         return []
@@ -301,60 +324,58 @@ def _open(engine: Engine) -> list[str]:
     return more
 
 
-def _longest(gpus: Partition, named: Named) -> str | None:
-    """The longest context on the largest GPU that is too small, if only the length is too much there; else None."""
-    planned = gpus.engine.plan_on(named.planned.gpu)
+def _longest_context(gpus: Partition, too_small: Named) -> str | None:
+    """The longest context that fits a GPU that is too small, for people; None if the length is not the only cause."""
+    planned = gpus.engine.plan_on(too_small.planned.gpu)
     ledger = planned.ledger
     if ledger is None or planned.cause != "request" or not ledger.estimated_max_model_len:
         return None
-    return f"at most {ledger.estimated_max_model_len:,} of {ledger.max_model_len or 0:,} tokens on {named.name}"
+    return f"at most {ledger.estimated_max_model_len:,} of {ledger.max_model_len or 0:,} tokens on {too_small.name}"
 
 
-def placements(engine: Engine) -> tuple[list[Named], dict[str, list[Named]]]:
-    """The GPUs that a text names, least memory first; and those that have room but lack something else: what is lacking
-    → GPUs."""
+def placements(engine: Engine) -> Placements:
+    """The GPUs that a text names: of the table the well-known ones that the image's build supports, if there are any.
+    Left out are GPUs that have no room and lack a feature, too."""
     planned = list(engine.gpus.gpus) if engine.gpus else []
     if is_of_table(engine):
-        planned = [
-            planned_gpu
-            for planned_gpu in planned
-            if planned_gpu.gpu.name in WELL_KNOWN and is_supported(engine, planned_gpu.gpu)
-        ] or planned
-    planned.sort(
-        key=lambda planned_gpu: (
-            gpu.sold_gigabytes(planned_gpu.gpu),
-            _rank_among_known(planned_gpu.gpu),
-            planned_gpu.gpu.name,
-        )
-    )
+        usual = [item for item in planned if item.gpu.name in WELL_KNOWN and is_supported(engine, item.gpu)]
+        planned = usual or planned
+    named: list[Named] = []
     lacking: dict[str, list[Named]] = {}
-    lacks: dict[object, str | None] = {}
-    named_gpus = []
-    for named in _grouped(planned):
-        model = named.planned.gpu
-        kind = model.vendor, model.compute_capability, model.supports_bf16
-        if kind not in lacks:
-            lacks[kind] = lack(engine, model)
-        what = lacks[kind]
-        if what is None:
-            named_gpus.append(named)
-        elif named.verdict == "fits":
-            lacking.setdefault(what, []).append(named)
-    return named_gpus, lacking
+    features: dict[object, str | None] = {}  # models with the same properties lack the same
+    for model in _grouped(planned):
+        product = model.planned.gpu
+        properties = product.vendor, product.compute_capability, product.supports_bf16
+        if properties not in features:
+            features[properties] = lack(engine, product)
+        feature = features[properties]
+        if feature is None:
+            named.append(model)
+        elif model.verdict == "fits":
+            lacking.setdefault(feature, []).append(model)
+    return Placements(named=named, lacking=lacking)
 
 
-def _grouped(planned: Iterable[PlannedGpu]) -> Iterable[Named]:
-    """GPU models by size and short name, smallest first; `unsure` if the plans of one name differ."""
-    keyed = sorted(planned, key=lambda planned_gpu: gpu.sold_gigabytes(planned_gpu.gpu))
-    for (size, name), group in groupby(
-        keyed, key=lambda planned_gpu: (gpu.sold_gigabytes(planned_gpu.gpu), _short(planned_gpu.gpu))
-    ):
+def _grouped(planned: Iterable[PlannedGpu]) -> Iterator[Named]:
+    """The GPU models by size and short name: smallest first, of one size the usual ones first."""
+
+    def order(item: PlannedGpu) -> tuple[int, int, str]:
+        """Sort key: size, usual GPU models first, name."""
+        return gpu.sold_gigabytes(item.gpu), _rank_among_known(item.gpu), item.gpu.name
+
+    def size_and_name(item: PlannedGpu) -> tuple[int, str]:
+        """(gigabytes, short name)."""
+        return gpu.sold_gigabytes(item.gpu), _short(item.gpu)
+
+    for (gigabytes, name), group in groupby(sorted(planned, key=order), key=size_and_name):
         planned_gpus = list(group)
         verdicts = {planned_gpu.verdict for planned_gpu in planned_gpus}
-        yield Named(name, size, verdicts.pop() if len(verdicts) == 1 else "unsure", planned_gpus[0])
+        verdict: Verdict = verdicts.pop() if len(verdicts) == 1 else "unsure"
+        yield Named(name=name, gigabytes=gigabytes, verdict=verdict, planned=planned_gpus[0])
 
 
 _SIZE = regex(r" \([^)]*\)| \d+GB$| / .*")
+"""The parts of a GPU model's name on its size or form: "A100 40GB", "MI250X (per GCD)", "R9700 / R9700S"."""
 
 
 @lru_cache(512)
@@ -364,14 +385,16 @@ def _short(model: Gpu) -> str:
 
 
 def _few(named: Sequence[Named]) -> str:
-    """At most NAMES_PER_SIDE names."""
-    names = list(dict.fromkeys(planned.name for planned in named))
+    """The names, each once, at most NAMES_PER_SIDE of them: "A10G, L4 …"."""
+    names = list(dict.fromkeys(model.name for model in named))
     return ", ".join(names[:NAMES_PER_SIDE]) + (" …" if len(names) > NAMES_PER_SIDE else "")
 
 
 def _sized(named: Sequence[Named]) -> str:
-    """At most NAMES_PER_SIDE names with their sizes: "A10G, L4 (24 GB), T4 (16 GB)"."""
+    """The first NAMES_PER_SIDE names with their sizes: "A10G, L4 (24 GB), T4 (16 GB)". `named` is in the order of
+    size."""
     texts = []
-    for size, group in groupby(named[:NAMES_PER_SIDE], key=lambda candidate: candidate.gigabytes):
-        texts.append(f"{', '.join(dict.fromkeys(planned.name for planned in group))} ({size} GB)")
+    for gigabytes, group in groupby(named[:NAMES_PER_SIDE], key=lambda model: model.gigabytes):
+        names = ", ".join(dict.fromkeys(model.name for model in group))
+        texts.append(f"{names} ({gigabytes} GB)")
     return ", ".join(texts) + (" …" if len(named) > NAMES_PER_SIDE else "")

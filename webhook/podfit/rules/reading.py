@@ -21,7 +21,8 @@ from podfit.vllm.release import Release
 
 T = TypeVar("T")
 MAX_COMPARED_FLAGS = 64
-"""Unknown flags of one object that are compared with the known ones, which takes a millisecond for each."""
+"""Unknown flags of one object that are compared with the known ones. A comparison takes a millisecond, so that more of
+them would delay a review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +34,17 @@ class Surroundings:
     releases: Releases | None = None
     """The policy's settings about vLLM releases."""
     scripts: WorkLimit | None = None
-    """The limit of work on the object's scripts."""
+    """The limit of work on the object's scripts; None: no limit."""
     siblings: list[Sibling] = field(default_factory=list)
-    """The engines of the Pod that are read."""
+    """The engines of the Pod that have been read; `read` adds its own."""
 
 
 def read(
     workload: Workload, container: Container, facts: Facts, surroundings: Surroundings | None = None
 ) -> Engine | None:
-    """Read one container, and add its engine to the siblings. Return None if it does not run vLLM."""
+    """Read one container, and add its engine to `surroundings.siblings`. Return None if it does not run vLLM.
+
+    `surroundings`: those of the other containers of the Pod; None if the container is read alone."""
     surroundings = surroundings or Surroundings(object=CachedObject(workload.object))
     running = command.resolve(workload, container, facts.config_maps, surroundings.scripts, surroundings.object)
     if running is None:
@@ -69,16 +72,17 @@ def with_leaders(engines: Sequence[Engine]) -> list[Engine]:
     differ in what they serve, it is unknown."""
     if all(engine.command.entry != "worker" for engine in engines):
         return list(engines)
-    serving = [
-        engine for engine in engines if engine.command.entry != "worker" and engine.served and engine.model is not None
-    ]
+    leaders = [engine for engine in engines if engine.command.entry != "worker"]
+    serving = [engine for engine in leaders if engine.served and engine.model is not None]
     return [_with_leader(engine, serving) if engine.command.entry == "worker" else engine for engine in engines]
 
 
 def _with_leader(worker: Engine, serving: Sequence[Engine]) -> Engine:
-    """The worker with the engine that it joins; unchanged if the nearest serving engines differ or none exists."""
-    most = max((_common_parts(worker, engine) for engine in serving), default=0)
-    nearest = [engine for engine in serving if _common_parts(worker, engine) == most]
+    """The worker with its leader, one of the `serving` engines, planned on the worker's GPU; unchanged if the nearest
+    serving engines differ or none exists."""
+    common_parts = [_common_parts(worker, engine) for engine in serving]
+    most = max(common_parts, default=0)
+    nearest = [engine for engine, parts in zip(serving, common_parts, strict=True) if parts == most]
     if not nearest:
         return worker
     leader = nearest[0]
@@ -98,12 +102,15 @@ def _with_leader(worker: Engine, serving: Sequence[Engine]) -> Engine:
 
 
 def _common_parts(worker: Engine, engine: Engine) -> int:
-    """Return the number of equal parts of the two containers' paths; items of one list share nothing more than
-    others."""
+    """Return the number of equal parts at the start of the two containers' paths.
+
+    The name of a list does not count if the paths have different items of it: two items share nothing more than two
+    keys do."""
     parts = worker.container.path.parts
     pairs = zip(parts, engine.container.path.parts, strict=False)
     equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return equal - (equal < len(parts) and isinstance(parts[equal], int))
+    is_in_list = equal < len(parts) and isinstance(parts[equal], int)
+    return equal - 1 if is_in_list else equal
 
 
 def next_server(engine: Engine) -> Engine | None:
@@ -122,9 +129,9 @@ def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> E
     compared with the known ones."""
     running, arguments = engine.command, engine.args
     if running.program == images.SERVE and supposed <= images.LAST_WITH_MODULE and not engine.field("command"):
-        running = replace(running, entry="module", program=images.MODULE)
+        running = replace(running, entry="module", program=images.MODULE)  # the image's entrypoint in that release
     if running is engine.command and arguments.read_as == supposed:
-        arguments = replace(arguments, release=supposed, releases=())
+        arguments = replace(arguments, release=supposed, releases=())  # read by that parser already
     else:
         arguments = args.parse(
             running, supposed, engine.parsers, suggests=lambda: suggests and _take_flag_comparison(engine.cached_object)
@@ -145,6 +152,7 @@ class _ImageRelease(NamedTuple):
     """The vLLM release that a container runs."""
 
     release: Release | None
+    """None if it is unknown, or another server runs."""
     vouched: bool = False
     """The policy names it."""
     informs: bool = False
@@ -154,25 +162,27 @@ class _ImageRelease(NamedTuple):
 def _image_release(running: Command, image: object, facts: Facts, releases: Releases | None) -> _ImageRelease:
     """The release, from a vLLM that the command installs, else the policy, the tag, or a part of the image's name."""
     if running.other:
-        return _ImageRelease(None)  # its version numbers are its own
+        return _ImageRelease(release=None)  # its version numbers are its own
     if "vllm" in running.changes:
-        return _ImageRelease(release.parse(running.release) if running.release else None)
+        return _ImageRelease(release=release.parse(running.release) if running.release else None)
     if not isinstance(image, str):
-        return _ImageRelease(None)
-    named = release.release_of_image(image, releases.images) if releases and releases.images else None
-    if facts.assume.registries:
-        named = named or release.in_registry(image, facts.assume.registries)
-    of_image = named or release.from_image(image)
-    if of_image is None:
-        within = release.named_within(image)
-        return _ImageRelease(within, named is not None, within is not None)
-    return _ImageRelease(of_image, named is not None)
+        return _ImageRelease(release=None)
+    of_policy = release.release_of_image(image, releases.images) if releases and releases.images else None
+    if of_policy is None and facts.assume.registries:
+        of_policy = release.in_registry(image, facts.assume.registries)
+    if of_policy is not None:
+        return _ImageRelease(release=of_policy, vouched=True)
+    if (of_tag := release.from_image(image)) is not None:
+        return _ImageRelease(release=of_tag)
+    within = release.named_within(image)
+    return _ImageRelease(release=within, informs=within is not None)
 
 
 def _engine(
     running: Command, workload: Workload, container: Container, facts: Facts, surroundings: Surroundings
 ) -> Engine:
-    """Read everything else about a container with this command."""
+    """Read everything else about a container with this command: `running`, then arguments, model, GPU, volumes and
+    plan, each of which needs those before it."""
     obj, releases = surroundings.object, surroundings.releases
     image = container.spec.get("image")
     of_image = _image_release(running, image, facts, releases)
@@ -248,18 +258,23 @@ def _engine(
 
 
 def _with_known_plan(engine: Engine, *, on_processors: bool) -> Engine:
-    """Return the engine with the parts of its plan that are known of its program and its devices."""
+    """Return the engine without the parts of its plan that are unknown of its program and its devices.
+
+    No part is known of another server. On processors the start-up time is unknown, on other devices than GPUs the host
+    memory, too."""
     planned = engine.plan
     if engine.command.other:
         return replace(engine, plan=_no_plan(f"{engine.command.other} is another server, whose memory is not computed"))
     if on_processors:
         return replace(engine, plan=replace(planned, host=_host_ledger_on_processors(engine), startup=None))
-    if _is_on_gpus(engine) and not model.is_default(engine.model):  # of a default, whether it starts is enough
+    if _is_on_gpus(engine) and not model.is_default(engine.model):
         return engine
+    # The author did not choose vLLM's default model: for such an engine it is enough whether it fits the GPU.
     return replace(engine, plan=replace(planned, host=None, startup=None))
 
 
 def _no_plan(reason: str) -> MemoryPlan:
+    """Return a plan without ledgers; `reason`: why, for people."""
     return MemoryPlan(verdict="unsure", tell=lambda: reason, gpu=None, host=None, startup=None)
 
 
@@ -293,7 +308,9 @@ def _is_on_gpus(engine: Engine) -> bool:
         return is_gpu(engine.requested[0])
     if any(variable in engine.command.env for variable in gpu.maker.JAX):
         return False
+    if engine.gpu is not None or engine.field("resources", "claims"):
+        return True
+    if "resources" in engine.workload.completes and not engine.field("resources", "limits"):
+        return True
     image = engine.container.spec.get("image")
-    adds_resources = "resources" in engine.workload.completes and not engine.field("resources", "limits")
-    is_vllms = isinstance(image, str) and release.is_official(image)
-    return bool(engine.field("resources", "claims") or engine.gpu or adds_resources or is_vllms)
+    return isinstance(image, str) and release.is_official(image)

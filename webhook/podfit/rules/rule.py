@@ -96,7 +96,7 @@ class Finding(NamedTuple):
 
 
 def lines(*texts: str | None) -> tuple[str, ...]:
-    """`texts` without the empty ones: for details that are only sometimes there."""
+    """`texts` without None and empty ones, in their order: for details that only some findings have."""
     return tuple(text for text in texts if text)
 
 
@@ -107,9 +107,10 @@ Form = Literal["gpu", "release", "model"]
 def parameter(default: Any, description: str, *, example: str = "", form: Form | None = None, **bounds: float) -> Any:
     """A field that a policy may set: of a rule, or of a dataclass that is such a field.
 
-    - `default`: MISSING if a policy must give a value
+    - `default`: its value without a policy; MISSING if a policy must give one
+    - `description`: for the documentation, with the unit
     - `example`: its value in YAML, for the documentation of a field whose default is to set nothing
-    - `form`: what the texts in it name
+    - `form`: the kind of name that its texts are; None if they are not names
     - `bounds`: pydantic's (`ge`, `gt`, `le`, `lt`, `min_length`)
 
     A tuple of dataclasses that have a field `gpus` is a value for each GPU: a policy may write one instead of a list
@@ -119,7 +120,7 @@ def parameter(default: Any, description: str, *, example: str = "", form: Form |
 
 
 def camel(name: str) -> str:
-    """`shared_maximum` as a policy spells it: `sharedMaximum`."""
+    """A field's name as a policy spells it: `shared_maximum` → `sharedMaximum`."""
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
@@ -182,7 +183,9 @@ class Rule:
     @classmethod
     def highest_level(cls) -> Level:
         """The highest level that one of its findings can have by default (`evaluation.lint.GradedFinding.level`)."""
-        return "denied" if cls.mode == "deny" else "advice" if cls.threatens == "practice" else "likely"
+        if cls.mode == "deny":
+            return "denied"
+        return "advice" if cls.threatens == "practice" else "likely"
 
     @classmethod
     def has_a_say(cls, where: Place, unknown: frozenset[str], completes: frozenset[str]) -> bool:

@@ -17,7 +17,7 @@ class Shm(NamedTuple):
     """The mount at /dev/shm in the container."""
 
     size: int | None
-    """Bytes; None: no limit of its own (a memory volume without sizeLimit, the host's)."""
+    """Bytes; None if it has no limit of its own (a memory volume without sizeLimit, or the host's /dev/shm)."""
     mounted: bool
     """A volume is mounted there, or the Pod shares the host's."""
     path: FieldPath
@@ -31,18 +31,18 @@ CONTAINER_RUNTIME_SHM = 64 * quantity.MI
 
 
 _CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
-"""The annotation with which CRI-O sizes a Pod's /dev/shm (cri-o pkg/annotations)."""
+"""The annotation with which CRI-O sizes a Pod's /dev/shm (cri-o pkg/annotations). podfit does not read its value."""
 
 
 def shm_of(workload: Workload, mounts: Iterable[Mount]) -> Shm:
-    """Return the mount at /dev/shm, with its limit and its place in the object."""
+    """Return the first of the container's `mounts` at /dev/shm or /dev, else the container runtime's default."""
     if workload.spec.get("hostIPC") is True or _CRIO_SIZE in workload.annotations:
-        return Shm(None, True, workload.path)
+        return Shm(size=None, mounted=True, path=workload.path)
     for mount in mounts:
         if mount.path not in (SHM, "/dev"):
             continue
         # On disk, sizeLimit is not a size of the file system but a reason for an eviction.
         limit = (mount.empty_dir or {}).get("sizeLimit") if mount.memory else None
         # 0 is not a limit of its own (kubernetes pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
-        return Shm(quantity.try_parse(limit) or None, True, mount.at, mount)
-    return Shm(CONTAINER_RUNTIME_SHM, False, workload.path / "volumes")
+        return Shm(size=quantity.try_parse(limit) or None, mounted=True, path=mount.at, mount=mount)
+    return Shm(size=CONTAINER_RUNTIME_SHM, mounted=False, path=workload.path / "volumes")
