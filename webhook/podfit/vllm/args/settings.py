@@ -279,8 +279,7 @@ _DEEPEST = 3
 
 
 def _walk_keys(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, Any]]:
-    """(parent path, own path, value) of each key, nested ones too. `above`: the path of `value`; empty for the whole
-    argument. vLLM reads `-` in a key of a flag as `_`."""
+    """(parent path, own path, value) of each key, nested ones too; `above`: the path of `value`. `-` counts as `_`."""
     for written, given in value.items():
         path = f"{above}.{written}".lstrip(".").replace("-", "_")
         yield above, path, given
@@ -313,30 +312,31 @@ def _nearest_releases(spans: Sequence[Span], number: int) -> tuple[Release | Non
     return None, None
 
 
-def _out_of_bounds(place: str, value: object, known: Mapping[str, Any] | None) -> Refusal | None:
-    """A `Refusal` if the value is not one of the choices, has another type, or is out of the definition's bounds."""
-    if not known or value is None:
+def _out_of_bounds(place: str, value: object, definition: Mapping[str, Any] | None) -> Refusal | None:
+    """A `Refusal` if the value is not one of the choices, has another type, or is out of bounds by the definition."""
+    if not definition or value is None:
         return None
-    if "choices" in known:
-        fold = known.get("fold")
-        accepted = {_normalized(item, fold) for item in known["choices"]}
+    if "choices" in definition:
+        fold = definition.get("fold")
+        accepted = {_normalized(item, fold) for item in definition["choices"]}
         is_comparable = isinstance(value, str | int) and not isinstance(value, bool)
         if not is_comparable or not accepted or _normalized(value, fold) in accepted:
             return None
-        return Refusal(place, value, tuple(item for item in known["choices"] if fold is None or isinstance(item, str)))
-    if (kind := known.get("type")) is not None and not _pydantic_accepts(value, kind):
+        names = [item for item in definition["choices"] if fold is None or isinstance(item, str)]
+        return Refusal(place, value, tuple(names))
+    if (kind := definition.get("type")) is not None and not _pydantic_accepts(value, kind):
         return Refusal(place, value, bounds=_KINDS[kind])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    least, above, most, below = known.get("ge"), known.get("gt"), known.get("le"), known.get("lt")
+    least, above, most, below = definition.get("ge"), definition.get("gt"), definition.get("le"), definition.get("lt")
     is_too_low = (least is not None and not value >= least) or (above is not None and not value > above)
     is_too_high = (most is not None and not value <= most) or (below is not None and not value < below)
     if not is_too_low and not is_too_high:
         return None
-    bounds = {"{} and more": least, "more than {}": above if least is None else None}
-    bounds |= {"at most {}": most, "less than {}": below if most is None else None}
-    texts = [text.format(bound) for text, bound in bounds.items() if bound is not None]
-    return Refusal(place, value, bounds=", ".join(texts))
+    low = {"{} and more": least} if least is not None else {"more than {}": above}
+    high = {"at most {}": most} if most is not None else {"less than {}": below}
+    bounds = [text.format(bound) for text, bound in {**low, **high}.items() if bound is not None]
+    return Refusal(place, value, bounds=", ".join(bounds))
 
 
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}

@@ -45,7 +45,8 @@ class Token:
         if not self.unknown and not self.doubtful:
             return None
         text = self.text
-        if self.unknown and (not text or (text.startswith("-") and "=" not in text)):
+        is_unknown_flag = text.startswith("-") and "=" not in text  # `--flag$X`: a value would stay one word
+        if self.unknown and (not text or is_unknown_flag):
             return self.unknown
         return self.why if text.startswith(("$", "`", "{{")) else None
 
@@ -278,8 +279,7 @@ def _config_words(settings: Mapping[Any, Any], parser: Parser) -> list[str]:
 
 
 def _with_dashes(token: Token) -> Token:
-    """The token with dashes in the flag's name: `--some_flag.some_key=some_value` →
-    `--some-flag.some_key=some_value`."""
+    """The token with dashes in the flag's name: `--some_flag.a_key=a_value` → `--some-flag.a_key=a_value`."""
     text = token.text
     if not text.startswith("--"):
         return token

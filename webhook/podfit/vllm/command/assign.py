@@ -58,12 +58,13 @@ def _array(expander: WordExpander, node: Node, current: Value | Array | None) ->
 def declaration(expander: WordExpander, node: Node, in_function: bool) -> Status:
     """Follow `export A=b`, `declare -a A`, `local A=b`, `export $(…)`; it ends like an ordinary command."""
     keyword = node.children[0].type if node.children else ""
-    flags = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] in "-+")
-    exports, state = keyword == "export" or "x" in flags, expander.state
+    options = "".join(source(child) for child in node.children if child.type == "word" and source(child)[:1] in "-+")
+    exports, state = keyword == "export" or "x" in options, expander.state
+    is_understood = _KNOWN_ATTRIBUTES.issuperset(options) and (keyword != "local" or in_function)
     for child in node.children[1:]:
         assigns = child.type == "variable_assignment"
         target = child.child_by_field_name("name") if assigns else child
-        name = source(target) if target is not None and target.type == "variable_name" else ""
+        name = source(target) if target is not None and target.type == "variable_name" else ""  # empty for other words
         if name[:1] == "-":
             continue  # `export --port=8000`: the grammar reads it as an assignment, the shell as an option
         if assigns:
@@ -71,19 +72,20 @@ def declaration(expander: WordExpander, node: Node, in_function: bool) -> Status
             if name and dialect.has_braces(source(child)):
                 state.forget([name], f"{name} is assigned once for each word of the braces")
         elif child.is_named and child.type not in ("variable_name", "comment") and source(child)[:1] not in "-+":
-            builtin.export_words(state, expander.fields(child), exported=exports)
-        elif name and not exports and "a" in flags:
+            builtin.export_words(state, expander.fields(child), exported=exports)  # `export $(…)`, `export "A=b"`
+        elif name and not exports and "a" in options:
             state.variables.setdefault(name, [])
         elif name and keyword in ("local", "declare", "typeset"):
             state.forget([name], f"bash and sh differ in the value of {keyword} {name}")
-        if exports and name:
-            (state.exported.discard if "n" in flags else state.exported.add)(name)
-        if name and (not _KNOWN_ATTRIBUTES.issuperset(flags) or (keyword == "local" and not in_function)):
-            state.forget([name], f"{name} is declared with {keyword} {flags}".rstrip())
-            state.computed.add(name)
-        elif name and (keyword == "readonly" or "r" in flags):
-            state.computed.add(name)
-    if "n" in flags and not exports:
+        if not name:
+            continue
+        if exports:
+            (state.exported.discard if "n" in options else state.exported.add)(name)  # `export -n` ends the export
+        if not is_understood:
+            state.forget([name], f"{name} is declared with {keyword} {options}".rstrip())
+        if not is_understood or keyword == "readonly" or "r" in options:
+            state.computed.add(name)  # a later assignment fails, or sets another value
+    if "n" in options and not exports:
         state.forget_all("a variable is a reference to another one")
     return "likely"
 

@@ -67,7 +67,7 @@ def _over_code(name: str, texts: Sequence[str]) -> bool:
     if folder_option is not None and not any(map(folder_option.match, texts)):
         return True
     for text in texts:
-        target = text.partition("=")[2] if text.startswith("--") and "=" in text else text
+        target = text.partition("=")[2] if text.startswith("--") and "=" in text else text  # `--target=/usr`
         if target.startswith("/") and python.holds_code(target.removesuffix("/.")):
             return True
     return False

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from podfit.kube.workload.kserve import hub_name
 from podfit.vllm.command.word import Value, after, known, literal, mystery, origin_of, text_of
 
-_LONGEST = 1 << 14
-"""Characters of VLLM_ADDITIONAL_ARGS that are read."""
+_LONGEST, _BEGINNING = 1 << 14, 64
+"""Characters of VLLM_ADDITIONAL_ARGS that are read, and those that are kept of a longer text. Choices."""
 MOUNT = "/mnt/models"
 """The folder to which KServe's storage initializer downloads the model."""
 
@@ -26,7 +26,7 @@ def additional(env: Mapping[str, Value]) -> list[Value]:
     if text is None:
         return [value]
     if len(text) > _LONGEST:
-        return [mystery(text[:64], "VLLM_ADDITIONAL_ARGS is too long to be read", value[0].path)]
+        return [mystery(text[:_BEGINNING], "VLLM_ADDITIONAL_ARGS is too long to be read", value[0].path)]
     import shlex  # here, because few commands need it
 
     try:
@@ -36,8 +36,7 @@ def additional(env: Mapping[str, Value]) -> list[Value]:
 
 
 def substitute(words: Sequence[Value], uri: str | None) -> list[Value]:
-    """Replace `/mnt/models` by the Hugging Face id that KServe downloads to it (`hf://OWNER/MODEL[:REVISION]`); for
-    other stores it stays a path."""
+    """Replace `/mnt/models` by the Hugging Face id that `uri` names (`hf://OWNER/MODEL[:REVISION]`), if any."""
     model = hub_name(uri)
     if model is None:
         return list(words)

@@ -168,12 +168,13 @@ class WordExpander:
         yield from self._gap(text[start - base : end - base], quoted)
 
     def _gap(self, text: bytes, quoted: bool) -> Iterator[_Segment]:
-        """The text between two nodes; unknown if the shell computes something in it (`$?`)."""
+        """The text between two nodes, none if it is empty. If the shell computes something in it (`$?`), it is unknown,
+        and written as an expansion. Without quotes it is a part of a default word, which is split."""
+        written = text.decode(errors="replace")
         if _SPECIAL.search(text):
-            written = text.decode(errors="replace")
             yield _Segment(mystery(f"${{{written}}}", f"{written} is known only when the script runs"), not quoted)
         elif text:
-            yield _Segment(literal(_unescape(text.decode(errors="replace"), quoted)), not quoted)
+            yield _Segment(literal(_unescape(written, quoted)), not quoted)
 
     def _home(self, text: str) -> Value:
         """`~` and `~/x` (POSIX 2.6.1); unknown without a known HOME, and for another user (`~name`)."""

@@ -40,7 +40,7 @@ def holds_code(folder: str) -> bool:
 
 def is_another(argv: Sequence[Value], image: str, mounted: Sequence[str]) -> bool:
     """True if the words before vLLM's arguments name a program by a path that is not one of the image's. Such a path is
-    on a volume, or does not exist in vLLM's own image. Other images may have their Python anywhere."""
+    on a volume (`mounted`: their paths), or not in vLLM's own image. Other images may have their Python anywhere."""
     for word in argv:
         text = text_of(word)
         match = _PROGRAM.fullmatch(text) if "/" in text else None

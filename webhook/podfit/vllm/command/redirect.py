@@ -34,8 +34,7 @@ class _Write(NamedTuple):
 
 
 def write(expander: WordExpander, node: Node, argv: Sequence[Value]) -> None:
-    """Follow the writes to files of the statement `node` with the command `argv`: their known texts are kept. `argv` is
-    empty if the statement is not a simple command."""
+    """Follow the writes to files of the statement `node`: their known texts are kept. `argv`: as in `_writes`."""
     state = expander.state
     for write in _writes(expander, node, argv):
         expander.budget.spend(len(state.files) // 4)
@@ -51,12 +50,13 @@ def write(expander: WordExpander, node: Node, argv: Sequence[Value]) -> None:
 
 
 def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterator[_Write]:
-    """The writes of `cat <<EOF > file`, `tee file <<EOF` and others."""
+    """The writes of `cat <<EOF > file`, `tee file <<EOF` and others. `argv`: empty without a simple command."""
     redirects = node.children_by_field_name("redirect")
     heredoc = _heredoc(node)
     name = text_of(argv[0]) if argv else ""
     text = heredoc_text(expander, heredoc) if heredoc is not None and name in ("cat", "tee") else None
-    for redirect in [*redirects, *(heredoc.children if heredoc is not None else ())]:
+    behind = heredoc.children if heredoc is not None else ()  # the grammar puts `> file` behind `<<EOF` into it
+    for redirect in [*redirects, *behind]:
         operator = next((child.type for child in redirect.children if child.type in _INTO_A_FILE), None)
         destination = redirect.child_by_field_name("destination")
         if redirect.type != "file_redirect" or operator is None or destination is None:
@@ -65,7 +65,7 @@ def _writes(expander: WordExpander, node: Node, argv: Sequence[Value]) -> Iterat
         is_output = descriptor is None or source(descriptor) == "1"
         copies_input = name != "cat" or len(argv) == 1  # `cat FILE` writes another text than its input
         output = text if is_output and copies_input else None
-        if not re.fullmatch(r"\d+|-|/dev/.*", source(destination)):
+        if not re.fullmatch(r"\d+|-|/dev/.*", source(destination)):  # not `2>&1`, `2>&-`, `> /dev/null`
             yield _Write(expander.scalar(destination), output, operator in (">>", "&>>"))
     if name == "tee":
         appends = any(text_of(word) == "-a" for word in argv)

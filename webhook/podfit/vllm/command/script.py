@@ -85,7 +85,7 @@ class Shell:
         self.changes: set[Change] = parent.changes if parent else set()
         """Changes that the script may have made to the Python code; one set for the shell and its children."""
         self.blind = False
-        """The statements being followed are followed again (`unseen`)."""
+        """The statements are followed only for the variables that they set, and once more later (`unseen`)."""
         self.doubt: str | None = parent.doubt if parent else None
         """Why the shell may read the script in another way (`dialect`)."""
         self.elsewhere: bool = parent.elsewhere if parent else False

@@ -414,7 +414,7 @@ class _Resolver(Reading):
             if sh.stdin is not None:
                 child = _child(sh, argv, started.words)
                 return self._run_child(child, sh.stdin, sh, facts, entry.shell_name(argv))
-            sh.changes.add("packages")
+            sh.changes.add("packages")  # its script is unknown
             return Visited()
         self.unread_reason = started.reason or self.unread_reason
         text = sh.contents(started.program) if started.program else None
@@ -467,7 +467,7 @@ class _Resolver(Reading):
     # ── the commands that are found ──
 
     def _worker(self, *, scripted: bool) -> Command | None:
-        """A Ray worker, if the cluster that it joins runs vLLM."""
+        """A Ray worker; None if nothing shows that its cluster runs vLLM. `scripted`: a script starts it."""
         if not (images.named_vllm(self.image) or images.runs(self.image) == "huggingface" or self._has_leader()):
             return None
         return Command(

@@ -290,17 +290,17 @@ def is_at_end(command: Node) -> bool:
 def words_cut_off(command: Node) -> list[str]:
     """The words on the lines after a command that look like its next arguments. A comment between two lines of a
     command, or a blank after a backslash, ends the command. A shell reads the next line as a command of its own."""
-    node = command
-    while node.parent is not None and node.parent.type in ("redirected_statement", "list", "pipeline"):
-        node = node.parent
+    statement = command  # the whole statement that the command is in
+    while statement.parent is not None and statement.parent.type in ("redirected_statement", "list", "pipeline"):
+        statement = statement.parent
     words: list[str] = []
-    while (following := node.next_named_sibling) is not None:
-        node = following
-        name = source(node)
-        if node.type == "command" and name.startswith("-"):
-            words += [source(child) for child in node.children]
-        elif node.type != "comment":
+    following = statement.next_named_sibling
+    while following is not None:
+        if following.type == "command" and source(following).startswith("-"):  # no program has such a name
+            words += [source(child) for child in following.children]
+        elif following.type != "comment":
             break
+        following = following.next_named_sibling
     return words
 
 
@@ -314,10 +314,9 @@ def is_literal(node: Node) -> bool:
 
 def only_command(root: Node) -> bool:
     """True if the script is one simple command, which shells start without forking."""
-    statements = [
-        child for child in root.children if child.type != "comment" and source(child).strip() not in ("", ";")
-    ]
+    statements = [node for node in root.children if node.type != "comment" and source(node).strip() not in ("", ";")]
     if len(statements) != 1:
         return False
-    body = statements[0].child_by_field_name("body") if statements[0].type == "redirected_statement" else statements[0]
+    only = statements[0]
+    body = only.child_by_field_name("body") if only.type == "redirected_statement" else only
     return body is not None and body.type == "command"
