@@ -176,18 +176,19 @@ def _is_in_ray(engine: Engine) -> bool:
 
 
 def sees_more(engine: Engine) -> bool:
-    """True if the container may see more GPUs than it asks for, or a custom executor class uses others.
-
-    A privileged container sees every GPU of the node (nvidia-container-toolkit); NVIDIA_VISIBLE_DEVICES of the Pod is
-    what the container runtime reads where the device plugin sets none.
-    """
+    """True if the container may see more GPUs than it asks for, or a custom executor class uses others."""
     executor = engine.args.get("distributed_executor_backend")
     if isinstance(executor, str) and "." in executor:
-        return True
+        return True  # the path of a class, such as my_package.MyExecutor
     if engine.field("securityContext", "privileged") is True:
-        return True
-    devices = "NVIDIA_VISIBLE_DEVICES"
-    return devices in engine.declared and engine.command.env.get(devices) not in ("", "none", "void")
+        return True  # it sees every GPU of the node (nvidia-container-toolkit)
+    # The container runtime reads this variable where the device plugin sets none.
+    variable = "NVIDIA_VISIBLE_DEVICES"
+    return variable in engine.declared and engine.command.env.get(variable) not in _NO_DEVICES
+
+
+_NO_DEVICES = ("", "none", "void")
+"""Values of NVIDIA_VISIBLE_DEVICES that give a container no GPU (nvidia-container-toolkit)."""
 
 
 def visible(engine: Engine) -> int | None:

@@ -14,10 +14,13 @@ from podfit.rules.engine import Engine, Sibling
 from podfit.vllm import args, command, gpu, model, release, volumes
 from podfit.vllm.args import EngineArgs, Releases
 from podfit.vllm.command import Command, WorkLimit, images
-from podfit.vllm.facts import Facts
+from podfit.vllm.facts import Fact, Facts
+from podfit.vllm.gpu import Accelerator, Placement
 from podfit.vllm.memory import cpu, plan
 from podfit.vllm.memory.ledger import HostLedger, MemoryPlan
+from podfit.vllm.model import Model
 from podfit.vllm.release import Release
+from podfit.vllm.volumes import Mount
 
 T = TypeVar("T")
 MAX_COMPARED_FLAGS = 64
@@ -125,8 +128,8 @@ def next_server(engine: Engine) -> Engine | None:
 def supposing(engine: Engine, supposed: Release, *, suggests: bool = False) -> Engine:
     """Return the engine as if its image contained this release: its arguments are read by that release's parser.
 
-    Its plan is still the one of the unknown release, for each way to count memory. `suggests`: unknown flags are
-    compared with the known ones."""
+    Its plan stays that of the unknown release, which counts the memory in the way of each release. `suggests`: unknown
+    flags are compared with the known ones."""
     running, arguments = engine.command, engine.args
     if running.program == images.SERVE and supposed <= images.LAST_WITH_MODULE and not engine.field("command"):
         running = replace(running, entry="module", program=images.MODULE)  # the image's entrypoint in that release
@@ -181,8 +184,8 @@ def _image_release(running: Command, image: object, facts: Facts, releases: Rele
 def _engine(
     running: Command, workload: Workload, container: Container, facts: Facts, surroundings: Surroundings
 ) -> Engine:
-    """Read everything else about a container with this command: `running`, then arguments, model, GPU, volumes and
-    plan, each of which needs those before it."""
+    """Read everything else about a container with the command `running`: arguments, model, devices, volumes and plan,
+    each of which needs those before it."""
     obj, releases = surroundings.object, surroundings.releases
     image = container.spec.get("image")
     of_image = _image_release(running, image, facts, releases)
@@ -193,47 +196,13 @@ def _engine(
         lambda: args.parse(running, of_image.release, releases, suggests=lambda: _take_flag_comparison(obj)),
         EngineArgs(of_image.release, open="podfit could not read the arguments"),
     )
+    source = _Source(
+        running=running, workload=workload, container=container, facts=facts, arguments=arguments, errors=errors
+    )
     its_model = _stage("model", errors, lambda: model.find(arguments, workload, container, facts), None)
-    placement = gpu.find_placement(
-        workload, container, facts.snapshot, adds_tolerations=facts.assume.extended_resource_toleration
-    )
-    request = gpu.device_request(workload, container, facts.snapshot)
-    requested = request.resource_and_count
-    on_processors = is_on_processors(image, requested, arguments, running.env)
-    build = gpu.maker.of_build(image, running.env, arguments.given.get("device"))
-    accelerator = _stage(
-        "gpu",
-        errors,
-        lambda: None if on_processors else gpu.find(workload, container, facts, placement, request, build),
-        None,
-    )
+    devices = _devices(source)
     mounts = volumes.mounts(workload, container)
-    files = volumes.files(
-        workload,
-        container,
-        arguments,
-        running.env,
-        facts.assume.download_bandwidth,
-        mounts,
-        partial(facts.companions.is_new_claim, workload),
-    )
-    planned = _stage(
-        "plan",
-        errors,
-        lambda: plan.plan(
-            arguments,
-            its_model.value if its_model else None,
-            accelerator.value if accelerator else None,
-            gpu_memory=facts.gpu_memory,
-            env=running.env,
-            checkpoint_source=files._replace(disk_rate=rate) if (rate := facts.assume.disk_bandwidth) else files,
-            measured_starts=facts.measured,
-            kv_cache_memory=facts.kv_cache_memory,
-            warm=volumes.keeps_compiled(mounts, running.env),
-            vendor="" if on_processors else vendor_of(requested, image),
-        ),
-        _no_plan("an error in podfit: the memory is not computed"),
-    )
+    planned = _plan(source, its_model, devices, mounts)
     engine = Engine(
         workload=workload,
         container=container,
@@ -242,11 +211,11 @@ def _engine(
         vouched=of_image.vouched,
         args=arguments,
         model=its_model,
-        gpu=accelerator,
-        requested=requested,
+        gpu=devices.gpu,
+        requested=devices.requested,
         plan=planned,
         facts=facts,
-        placement=placement,
+        placement=devices.placement,
         mounts=mounts,
         siblings=surroundings.siblings,
         cached_object=obj,
@@ -254,7 +223,87 @@ def _engine(
         parsers=releases,
         informs=of_image.informs,
     )
-    return _with_known_plan(engine, on_processors=on_processors)
+    return _with_known_plan(engine, on_processors=devices.on_processors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A container whose command and arguments are read."""
+
+    running: Command
+    workload: Workload
+    container: Container
+    facts: Facts
+    arguments: EngineArgs
+    errors: list[tuple[str, Exception]]
+    """The stages of reading that failed; each further stage adds its own."""
+
+
+class _Devices(NamedTuple):
+    """The devices that a container requests or may get."""
+
+    requested: tuple[str, int | None] | None
+    """As `Engine.requested`."""
+    placement: Placement | None
+    """As `Engine.placement`."""
+    on_processors: bool
+    """vLLM runs on processors, without GPUs."""
+    gpu: Fact[Accelerator] | None
+    """As `Engine.gpu`."""
+
+
+def _devices(source: _Source) -> _Devices:
+    """Find the devices of a container. The stage "gpu" may fail."""
+    workload, container, facts = source.workload, source.container, source.facts
+    image, env = container.spec.get("image"), source.running.env
+    placement = gpu.find_placement(
+        workload, container, facts.snapshot, adds_tolerations=facts.assume.extended_resource_toleration
+    )
+    request = gpu.device_request(workload, container, facts.snapshot)
+    requested = request.resource_and_count
+    on_processors = is_on_processors(image, requested, source.arguments, env)
+    build = gpu.maker.of_build(image, env, source.arguments.given.get("device"))
+    accelerator = _stage(
+        "gpu",
+        source.errors,
+        lambda: None if on_processors else gpu.find(workload, container, facts, placement, request, build),
+        None,
+    )
+    return _Devices(requested=requested, placement=placement, on_processors=on_processors, gpu=accelerator)
+
+
+def _plan(source: _Source, its_model: Fact[Model] | None, devices: _Devices, mounts: tuple[Mount, ...]) -> MemoryPlan:
+    """Plan the memory and the start of a container. The stage "plan" may fail; its memory is then not computed."""
+    facts, env = source.facts, source.running.env
+    files = volumes.files(
+        source.workload,
+        source.container,
+        source.arguments,
+        env,
+        facts.assume.download_bandwidth,
+        mounts,
+        partial(facts.companions.is_new_claim, source.workload),
+    )
+    if facts.assume.disk_bandwidth:
+        files = files._replace(disk_rate=facts.assume.disk_bandwidth)
+    image = source.container.spec.get("image")
+    return _stage(
+        "plan",
+        source.errors,
+        lambda: plan.plan(
+            source.arguments,
+            its_model.value if its_model else None,
+            devices.gpu.value if devices.gpu else None,
+            gpu_memory=facts.gpu_memory,
+            env=env,
+            checkpoint_source=files,
+            measured_starts=facts.measured,
+            kv_cache_memory=facts.kv_cache_memory,
+            warm=volumes.keeps_compiled(mounts, env),
+            vendor="" if devices.on_processors else vendor_of(devices.requested, image),
+        ),
+        _no_plan("an error in podfit: the memory is not computed"),
+    )
 
 
 def _with_known_plan(engine: Engine, *, on_processors: bool) -> Engine:

@@ -144,7 +144,7 @@ def proposed(engine: Engine) -> Release:
     no newer than the drivers of the nodes, if these are known."""
     cuda = engine.once(_cuda_of_drivers)
     releases = [release for release in read_releases() if cuda is None or cuda >= 13 or release < CUDA_13]
-    settled = (releases[0].major, releases[0].minor - MINORS_BEHIND)
+    settled = (releases[0].major, releases[0].minor - MINORS_BEHIND)  # (major, minor) of the usual one, at most
     usual = next((release for release in releases if release[:2] <= settled), releases[0])
     with_flags = frozenset(engine.args.releases)  # the releases that have all of the command's flags; empty: none
     likely = [release for release in releases if not with_flags or release in with_flags]

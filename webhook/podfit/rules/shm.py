@@ -35,7 +35,9 @@ _CRIO_SIZE = "io.kubernetes.cri-o.ShmSize"
 
 
 def shm_of(workload: Workload, mounts: Iterable[Mount]) -> Shm:
-    """Return the first of the container's `mounts` at /dev/shm or /dev, else the container runtime's default."""
+    """Return the first of the container's `mounts` at /dev/shm or /dev, else the container runtime's default.
+
+    The host's /dev/shm, and one that an annotation sizes for CRI-O, count as mounted and without a known limit."""
     if workload.spec.get("hostIPC") is True or _CRIO_SIZE in workload.annotations:
         return Shm(size=None, mounted=True, path=workload.path)
     for mount in mounts:

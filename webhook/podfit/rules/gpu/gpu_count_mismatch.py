@@ -76,6 +76,7 @@ def _for_one_pod(engine: Engine, count: _parallel.Count) -> list[Suggestion]:
     """Suggestions for an engine in one Pod: more GPUs, then other parallel sizes, then the GPUs of a Ray cluster. More
     GPUs than a node has are in several Pods."""
     more: Suggestion = change.limit(count.resource, count.needed)
+    # `NODE`: the GPUs of the usual large node.
     if count.needed > NODE and not count.needed % NODE:
         more = f"{count.needed // NODE} Pods of {NODE} × {count.resource} (a LeaderWorkerSet)"
     suggestions = [more] if _parallel.divides_model(engine) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from podfit.kube.patch import Edit
@@ -118,8 +119,9 @@ def _new_name(engine: Engine) -> str:
     if is_first and "dshm" not in taken:
         return "dshm"
     own = f"dshm-{engine.container.name}"
-    names = (own, *(f"{own}-{number}" for number in range(99)))
-    return next(name for name in names if name not in taken)
+    if own not in taken:
+        return own
+    return next(name for number in itertools.count() if (name := f"{own}-{number}") not in taken)
 
 
 def _volumes(workload: Workload) -> list[JSON]:

@@ -67,6 +67,7 @@ def _kserve(engine: Engine) -> Iterator[Finding]:
     ]
     if not metrics:
         scale_metric = predictor / "scaleMetric"
+        # The name of an absent field is "None", which is not a metric of the host.
         metrics = [Metric(name=str(scale_metric.get(engine.workload.object)), path=scale_metric)]
     if _are_of_host(metrics):
         name, path = metrics[0]

@@ -285,7 +285,7 @@ def _of_gpus(
 ) -> Violation | None:
     """The violation on the GPUs that the container may get; None if each of them allows the value.
 
-    It is certain if every GPU of any kind forbids the value, or every GPU that the object certainly gets."""
+    It is certain if the limits forbid the value on every GPU, or on each one that the object certainly names."""
 
     def violations(gpu_limits: Sequence[tuple[str, Limit | None]]) -> list[Violation]:
         """The violation on each GPU whose limit is not met, with the GPU's name in `allowed`."""
@@ -302,7 +302,7 @@ def _of_gpus(
     broken = violations(of_named or of_any)
     if not broken:
         return None
-    certain = len(violations(of_any)) == len(of_any)
+    certain = len(violations(of_any)) == len(of_any)  # it does not matter which GPU the Pod gets
     if of_named and engine.gpu is not None and engine.gpu.may_deny:
         certain = certain or len(broken) == len(of_named)
     return broken[0]._replace(doubt=None if certain else "the Pod may get a GPU on which it is allowed")
@@ -366,7 +366,8 @@ def _too_small(factor_limit: FactorLimit, size: int, need: int, what: str) -> Vi
     if size >= least:
         return None
     allowed = f"{human(least)} and more, {factor_limit.value:g} × the {what} of {human(need)}"
-    return Violation(allowed, f"resources.limits.memory: {quantity(memory_sizes.rounded(least))}")
+    advised = quantity(memory_sizes.rounded(least))
+    return Violation(allowed=allowed, change=f"resources.limits.memory: {advised}")
 
 
 def _other_release(release_limit: ReleaseLimit, release: Release) -> Violation | None:

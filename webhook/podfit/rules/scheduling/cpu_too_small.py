@@ -50,7 +50,7 @@ class CpuTooSmall(Rule):
 def _cores(given: object) -> Decimal | None:
     """The number of cores of a CPU quantity: "500m" → 0.5; None if it is not one."""
     text = str(given)
-    if text.endswith("m") and text[:-1].isdigit() and len(text) < 12:
+    if text.endswith("m") and text[:-1].isdigit() and len(text) < 12:  # a longer number is not one of cores
         return Decimal(text[:-1]) / 1000
     amount = try_parse(given)
     return Decimal(amount) if amount is not None else None

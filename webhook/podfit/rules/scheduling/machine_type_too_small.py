@@ -36,7 +36,7 @@ class MachineTypeTooSmall(Rule):
             return
         gpus = max(size.gpus for size in sizes)
         memory = max(size.memory for size in sizes) if all(size.memory for size in sizes) else 0  # 0: unknown
-        what = types[0] if len(types) == 1 else f"the largest of {', '.join(types[:3])}{' …' if len(types) > 3 else ''}"
+        what = _names(types)
         resource, count = engine.requested or ("", None)
         if count is not None and resource.endswith(COUNTED) and count > gpus:
             yield self._too_small(engine, f"{count} × {resource} requested, {what} has {gpus}")
@@ -64,5 +64,16 @@ def _selected_types(engine: Engine) -> list[str]:
         allowed = [demand.values for demand in demands if demand.key in instances.TYPE and demand.operator == "In"]
         if not allowed:
             return []
-        types += allowed[0]
+        types += allowed[0]  # a further requirement on the type can only leave fewer
     return types
+
+
+NAMES = 3
+"""Machine types that a message names."""
+
+
+def _names(types: list[str]) -> str:
+    """The machine types for people: "g5.xlarge", or "the largest of g5.xlarge, g6.xlarge"."""
+    if len(types) == 1:
+        return types[0]
+    return f"the largest of {', '.join(types[:NAMES])}{' …' if len(types) > NAMES else ''}"
