@@ -8,7 +8,7 @@ import pytest
 
 from podfit.cluster import decoding
 from podfit.cluster.access import StatusError
-from podfit.cluster.watch import FIRST, FORGET, LONGEST, KindWatch, WatchState
+from podfit.cluster.watch import FIRST_PAUSE, FORGET, LONGEST_PAUSE, KindWatch, WatchState
 from tests.cluster.script import (
     AWAY,
     CLAIM_TEMPLATES,
@@ -76,8 +76,8 @@ def test_what_ends_a_watch_each_time_at_once_is_asked_less_and_less_often(round_
     _, _, pauses = follow(page(), *round_of_it * 12)
 
     assert len(pauses.taken) >= 12
-    assert pauses.taken[11] >= 0.75 * LONGEST
-    assert sum(pauses.taken[:12]) > 4 * LONGEST
+    assert pauses.taken[11] >= 0.75 * LONGEST_PAUSE
+    assert sum(pauses.taken[:12]) > 4 * LONGEST_PAUSE
 
 
 def test_a_connection_that_breaks_is_taken_up_again_without_a_new_list() -> None:
@@ -98,7 +98,7 @@ def test_a_place_that_the_server_has_forgotten_means_another_list(gone: object) 
 
     assert names(states[-1]) == {"b"}
     assert client.asked[3][1]["resourceVersion"] == "90"
-    assert pauses.taken[0] <= 1.25 * FIRST
+    assert pauses.taken[0] <= 1.25 * FIRST_PAUSE
 
 
 def test_a_refusal_is_told_and_tried_again() -> None:
@@ -107,7 +107,7 @@ def test_a_refusal_is_told_and_tried_again() -> None:
     assert states[0].objects is None
     assert "cannot list" in states[0].problem
     assert names(states[-1]) == {"a"}
-    assert pauses.taken[0] <= 1.25 * FIRST
+    assert pauses.taken[0] <= 1.25 * FIRST_PAUSE
 
 
 def test_a_server_that_has_just_started_and_refuses_everybody_takes_nothing_away() -> None:
@@ -129,12 +129,14 @@ def test_rights_that_are_taken_away_take_the_objects_with_them() -> None:
 
 
 def test_pauses_grow_while_the_server_is_away_and_start_anew_when_it_is_back() -> None:
-    _, _, pauses = follow(*[AWAY] * 9, page(node("a")), [LONGEST + 1], StatusError(500, "etcd"), AWAY)
+    _, _, pauses = follow(*[AWAY] * 9, page(node("a")), [LONGEST_PAUSE + 1], StatusError(500, "etcd"), AWAY)
     grown, again = pauses.taken[:9], pauses.taken[9]
 
-    assert all(0.75 * min(FIRST * 2**n, LONGEST) <= one <= 1.25 * LONGEST for n, one in enumerate(grown))
+    assert all(
+        0.75 * min(FIRST_PAUSE * 2**n, LONGEST_PAUSE) <= one <= 1.25 * LONGEST_PAUSE for n, one in enumerate(grown)
+    )
     assert grown[8] > grown[0] * 10
-    assert again <= 1.25 * FIRST
+    assert again <= 1.25 * FIRST_PAUSE
 
 
 def test_a_server_that_asks_for_patience_gets_it() -> None:
@@ -165,8 +167,8 @@ def test_a_kind_that_is_not_served_yet_is_asked_for_again_within_seconds() -> No
     missing = StatusError(404, "the server could not find the requested resource")
     _, _, pauses = follow(*[missing] * 30)
 
-    assert pauses.taken[0] <= 1.25 * FIRST
-    assert max(pauses.taken) <= 1.25 * LONGEST
+    assert pauses.taken[0] <= 1.25 * FIRST_PAUSE
+    assert max(pauses.taken) <= 1.25 * LONGEST_PAUSE
 
 
 def template(name: str, spec: str = "{}") -> str:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
+from typing import NamedTuple
 
 from podfit.cluster.access import Access, Client, from_kubeconfig, in_cluster
 from podfit.cluster.kubeconfig import AccessError
@@ -31,8 +32,19 @@ STALE = 240.0
 """Seconds of silence after which a kind counts as stale: a quiet one has a bookmark a minute."""
 
 _ASIDE = frozenset(kind.name for kind in WATCHED_KINDS if kind.aside)
+"""Kinds whose changes leave the version of the snapshot as it is (`WatchedKind.aside`)."""
+VERSION_DIGITS = 8
+"""Hexadecimal digits of a snapshot's version. A choice: short enough to be compared by eye."""
 
 log = logging.getLogger(__name__)
+
+
+class _JoinedFacts(NamedTuple):
+    """The last result of `Cluster.facts`, with the two objects that it was made of."""
+
+    base: Facts
+    snapshot: Snapshot
+    facts: Facts
 
 
 class Cluster:
@@ -50,7 +62,7 @@ class Cluster:
         self._states = {kind.name: WatchState(kind.name) for kind in WATCHED_KINDS if kind.name in chosen}
         self._snapshot = Snapshot()
         self._models: dict[str, GivenModel] = {}
-        self._facts: tuple[Facts, Snapshot, Facts] | None = None
+        self._joined: _JoinedFacts | None = None
         self._watches = [
             KindWatch(kind, Client(access), self._publish, clock, self._stop)
             for kind in WATCHED_KINDS
@@ -71,8 +83,10 @@ class Cluster:
         self._stop.set()
 
     def _publish(self, state: WatchState) -> None:
-        """Called by the watches. The snapshot is only replaced where something in it has changed."""
+        """Stores the new state of a kind, as each watch calls it from its thread. The snapshot is replaced only if its
+        objects changed, and not for a mere sign of life."""
         before = self._states[state.kind]
+        # A watch makes a new mapping for each change, and passes the old one on if there is none.
         changed = state.objects is not before.objects or state.unknown is not before.unknown
         models = _models(state) if state.kind == "configmaps" and changed else None
         with self._lock:
@@ -83,52 +97,43 @@ class Cluster:
                 self._renew_snapshot(self._snapshot.stale)
 
     def _renew_snapshot(self, stale: frozenset[str]) -> None:
-        """Replaces the snapshot; its version is a digest of all objects that decisions depend on."""
-        watch_states = [watch_state for watch_state in self._states.values() if watch_state.objects is not None]
-        unknown = {
-            watch_state.kind: frozenset(watch_state.unknown) for watch_state in watch_states if watch_state.unknown
-        }
-        text = repr(
-            (
-                [
-                    (watch_state.kind, watch_state.digest, sorted(watch_state.unknown))
-                    for watch_state in watch_states
-                    if watch_state.kind not in _ASIDE
-                ],
-                sorted(stale),
-            )
-        )
-        self._snapshot = Snapshot(
-            {watch_state.kind: watch_state.objects for watch_state in watch_states if watch_state.objects is not None},
-            stale,
-            hashlib.sha256(text.encode()).hexdigest()[:8],
-            unknown,
-        )
+        """Replaces the snapshot by the objects of all kinds that are known; `stale`: names of the stale kinds. The
+        caller has the lock.
+
+        The version is a digest of what decisions depend on, so that all replicas give equal content the same one."""
+        known = [state for state in self._states.values() if state.objects is not None]
+        objects = {state.kind: state.objects for state in known if state.objects is not None}
+        unknown = {state.kind: frozenset(state.unknown) for state in known if state.unknown}
+        content = [(state.kind, state.digest, sorted(state.unknown)) for state in known if state.kind not in _ASIDE]
+        text = repr((content, sorted(stale)))
+        version = hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+        self._snapshot = Snapshot(objects, stale, version, unknown)
 
     def snapshot(self) -> Snapshot:
-        """Everything known at this moment."""
+        """Everything known at this moment; the same object until it changes.
+
+        Kinds become stale by the mere passing of time, which no watch reports, so that is checked here."""
         with self._lock:
             now = self._clock()
-            stale = frozenset(
-                watch_state.kind
-                for watch_state in self._states.values()
-                if watch_state.objects is not None and now - watch_state.contact > STALE
-            )
+            known = [state for state in self._states.values() if state.objects is not None]
+            stale = frozenset(state.kind for state in known if now - state.contact > STALE)
             if stale != self._snapshot.stale:
                 self._renew_snapshot(stale)
             return self._snapshot
 
     def facts(self, base: Facts) -> Facts:
-        """`base` with what the cluster says, and the models that its ConfigMaps teach; the same object until it
-        changes. What was given by hand wins over a ConfigMap."""
-        snapshot = self.snapshot()
-        if self._facts is None or self._facts[0] is not base or self._facts[1] is not snapshot:
+        """`base` with the snapshot and the models in ConfigMaps; a model of `base` wins over one of a ConfigMap.
+
+        Returns the same object until `base` or the snapshot is another object."""
+        snapshot, joined = self.snapshot(), self._joined
+        if joined is None or joined.base is not base or joined.snapshot is not snapshot:
             models = given.joined(base.models, self._models) if self._models else base.models
-            self._facts = (base, snapshot, replace(base, cluster=snapshot, models=models))
-        return self._facts[2]
+            joined = _JoinedFacts(base, snapshot, replace(base, cluster=snapshot, models=models))
+            self._joined = joined
+        return joined.facts
 
     def status(self) -> tuple[Status, ...]:
-        """Each watched kind, for /readyz and the metrics."""
+        """The status of each watched kind, in the order of WATCHED_KINDS, for /readyz and the metrics."""
         with self._lock:
             states, now = tuple(self._states.values()), self._clock()
         return tuple(
@@ -145,33 +150,36 @@ class Cluster:
         )
 
     def serves(self, kind: str) -> bool:
-        """True if the API server has a watched kind; True until it has denied that."""
+        """True unless the API server has answered that it has no such kind; `kind`: the name of a watched one."""
         with self._lock:
             return self._states[kind].served
 
     def report(self) -> list[str]:
-        """A line a kind, for people."""
+        """One line per watched kind, for people, as `Status` formats it."""
         return [str(status) for status in self.status()]
 
 
 @dataclass(frozen=True)
 class Status:
-    """How well a kind is known."""
+    """The state of the watch of one kind at one moment."""
 
     kind: str
+    """The name of a watched kind ("nodes")."""
     objects: int | None
-    """How many; None: not seen."""
+    """Number of its known objects; None: it was never listed, or must not be listed any more."""
     silence: float
-    """Seconds since the API server last said something of it; meaningless where it never did."""
+    """Seconds since the last answer about the kind; meaningless if there was none."""
     fresh: bool
+    """True if the kind was listed, and the last answer is at most STALE seconds old."""
     problem: str
-    """In one line; empty where all is well."""
+    """Why there is nothing newer, in one line; empty if the watch works."""
     served: bool = True
     """False: the API server has no such kind."""
     unknown: int = 0
-    """How many are too large or too many to be known."""
+    """Number of objects that exist, but are too large or too many to be known."""
 
     def __str__(self) -> str:
+        """One line: the number of objects and their age in seconds, or "not seen", each with the problem."""
         why = f" ({self.problem})" if self.problem else ""
         if self.objects is None:
             return f"{self.kind}: not seen{why or ' yet'}"
@@ -181,11 +189,12 @@ class Status:
 
 
 def _models(state: WatchState) -> dict[str, GivenModel]:
-    """The models in labelled ConfigMaps; one that can't be read is reported and skipped."""
-    entries: dict[str, GivenModel] = {}
+    """Name → model, of all ConfigMaps of a state; empty if it has none. A model that can't be read is logged and left
+    out; of two with one name, the later ConfigMap's wins."""
+    models: dict[str, GivenModel] = {}
     for config_map in (state.objects or {}).values():
-        taught, errors = given.of_config_map(config_map)
-        entries.update(taught)
+        models_of_map, errors = given.of_config_map(config_map)
+        models |= models_of_map
         for error in errors:
             log.warning("%s", error)
-    return entries
+    return models

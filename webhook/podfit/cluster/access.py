@@ -42,10 +42,13 @@ CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 30.0
 EARLY = 30.0
 """Seconds before credentials expire at which podfit signs in again."""
 APPLY = {"content_type": "application/apply-patch+yaml", "field_manager": "podfit", "force_conflicts": True}
-_MOST = 64 << 20
+"""Options of a server-side apply by podfit, which takes over fields that another manager set."""
+MAX_ANSWER_BYTES = 64 << 20
 """Bytes of an answer to a list: 500 nodes are about 10 MiB."""
-_LONGEST = 200
+MAX_ERROR_LENGTH = 200
 """Characters of an answer that is not a Status of Kubernetes."""
+DENIED = (401, 403)
+"""Codes of an API server that does not know the credentials, or whose user must not do this."""
 
 
 class UnreachableError(AccessError):
@@ -53,7 +56,9 @@ class UnreachableError(AccessError):
 
 
 class StatusError(Exception):
-    """The API server answers with an error."""
+    """The API server answers with an error.
+
+    `code`: the HTTP status. `retry_after`: seconds until the next try; None: the server names none."""
 
     def __init__(
         self,
@@ -67,9 +72,9 @@ class StatusError(Exception):
         self.code = code
         self.retry_after = retry_after
         self.resume = resume
-        """The token to continue a list whose resource version is gone (410)."""
+        """The token to continue a list whose resource version is gone (410); None: there is none."""
         self.date = date or datetime.now(UTC)
-        """The time of the answer, by the API server's clock."""
+        """The time of the answer, by the API server's clock; by this machine's if it does not say."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,9 @@ class Access:
     ends: float | None = None
     """Unix time at which the credentials expire; None if that is not known."""
     again: Callable[[], Access] | None = None
-    """Signs in again."""
+    """Signs in again; None: the credentials do not expire, or not at a known time."""
     in_pod: bool = False
+    """True for the account of the Pod in which podfit runs."""
 
 
 def in_cluster(folder: Path = ACCOUNT, env: Mapping[str, str] = os.environ) -> Access | None:
@@ -122,29 +128,30 @@ def from_kubeconfig(
     plugins: bool = False,
     patience: float = signin.PLUGIN_TIMEOUT,
 ) -> Access:
-    """A context of kubeconfigs, by default the current one; raises AccessError where it can't be used.
+    """A context of kubeconfigs, by default the current one; raises AccessError if it can't be used.
 
-    `plugins`: users may sign in, by a program or at a provider, within `patience` seconds. A server runs none.
+    `plugins`: users may sign in, by a program or at a provider, within `patience` seconds. False, as for a server:
+    such a user is an AccessError.
     """
     chosen = kubeconfig.read([files] if isinstance(files, Path) else files, context)
     if not plugins and (way := signin.way(chosen)):
         raise AccessError(f"{chosen}: signs in by {way}, which a server does not run. Fix: use a token or certificate")
     # As client-go: without TLS podfit does not sign in, since anyone on the network could read the credentials.
-    user, ends = signin.credentials(chosen, patience) if chosen.is_secure else ({}, None)
-    file = Path(user["tokenFile"]) if "tokenFile" in user else None
+    signed_in = signin.credentials(chosen, patience) if chosen.is_secure else signin.SignedIn({})
+    user, ends = signed_in.user, signed_in.ends
     loaded, tls = configuration.load(chosen, user)
     if not loaded.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # as the kubeconfig says
     again = partial(from_kubeconfig, files, context, plugins=plugins, patience=patience)
     return Access(
-        loaded,
-        chosen.namespace,
-        str(chosen),
-        tls,
-        file,
-        configuration.impersonated(chosen),
-        ends,
-        again if ends else None,
+        configuration=loaded,
+        namespace=chosen.namespace,
+        title=str(chosen),
+        tls=tls,
+        token_file=Path(user["tokenFile"]) if "tokenFile" in user else None,
+        headers=configuration.impersonated(chosen),
+        ends=ends,
+        again=again if ends else None,
     )
 
 
@@ -177,14 +184,17 @@ class Client:
         return self._access.in_pod
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One JSON object; raises StatusError for an error of the server, UnreachableError if it does not answer."""
+        """One JSON object without the fields in `decoding.UNUSED`; raises StatusError for an error of the server,
+        UnreachableError if it does not answer, AccessError if the credentials can't be used."""
         with self._ask("GET", path, query) as answer:
             return self._decoded(answer, decoding.without_unused)
 
     def page(
         self, path: str, query: Mapping[str, str], take: Callable[[Mapping[str, Any]], object]
     ) -> Mapping[str, Any]:
-        """The `metadata` of a list, of which `take` gets each object; raises as `get`, and decoding.UnreadableError."""
+        """The `metadata` of a list, of which `take` gets each object as soon as it is decoded.
+
+        Raises as `get`, and decoding.UnreadableError if the list, or an object in it, is too large to be decoded."""
         with self._ask("GET", path, query) as answer:
             text = answer.read(decoding.MAX_BYTES + 1)
         try:
@@ -208,8 +218,9 @@ class Client:
             answer.drain_conn()
 
     def apply(self, path: str, obj: Mapping[str, Any], dry_run: str | None = None) -> None:
-        """Creates an object, or makes it what `obj` says (server-side apply in podfit's name; `dry_run` "All": stores
-        nothing after all of admission); raises as `get`."""
+        """Creates an object, or sets the fields in `obj` (server-side apply in podfit's name); raises as `get`.
+
+        `dry_run`: "All" runs admission and stores nothing; None stores the object."""
         with self._ask("PATCH", path, body=obj, options=APPLY | {"dry_run": dry_run}) as answer:
             answer.drain_conn()
 
@@ -219,14 +230,15 @@ class Client:
             answer.drain_conn()
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], datetime]:
-        """Sends any request (GET, POST of a new object, PUT of a whole one): the object in the answer, and the server's
-        time. Raises as `get`, with code 409 if another client was faster."""
+        """Sends any request (GET, POST of a new object, PUT of an entire one). Returns the object in the answer, and
+        the server's time with a zone. Raises as `get`, with code 409 if another client was faster."""
         with self._ask(method, path, body=body) as answer:
             return self._decoded(answer), _date(answer.headers.get("Date"))
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], silence: float) -> Iterator[Iterator[bytes]]:
-        """The lines of a watch as they arrive, for `decoding.event`; `silence` seconds without any are an error."""
+        """The lines of a watch as they arrive, for `decoding.event`. Raises as `get`, also while they are read:
+        UnreachableError after `silence` seconds without a byte."""
         with self._ask("GET", path, query, silence) as answer:
             yield decoding.lines(answer.stream())
 
@@ -240,7 +252,11 @@ class Client:
         body: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """The answer to one request, closed at the end. Raises AccessError, StatusError or UnreachableError."""
+        """The answer to one request, closed at the end. Raises AccessError, StatusError or UnreachableError, also for
+        errors while the caller reads the answer.
+
+        `read`: seconds without a byte after which the server counts as away. `body`: sent as JSON; None: none.
+        `options`: further arguments of `DynamicClient.request`."""
         self._renew_credentials()
         try:
             answer = self._dynamic.request(
@@ -257,18 +273,22 @@ class Client:
             finally:
                 answer.close()  # does not wait for an unread rest
         except DynamicApiError as error:
-            if not error.status:  # TLS: "SSLError\n[SSL: WHAT] why (_ssl.c:1006)"
-                raise self._away(re.sub(r"^\[.*?\] | \(_ssl.*", "", error.reason.splitlines()[-1])) from error
+            if not error.status:  # no HTTP answer but an error of TLS: "SSLError\n[SSL: WHAT] why (_ssl.c:1006)"
+                last_line = error.reason.splitlines()[-1]
+                raise self._away(re.sub(r"^\[.*?\] | \(_ssl.*", "", last_line)) from error
             raise self._refusal(error) from error
         except HTTPError as error:
             raise self._away(in_words(error)) from error
 
     def _renew_credentials(self) -> None:
-        """Signs in again before credentials end, and reads the token file; raises AccessError."""
+        """Signs in again EARLY seconds before the credentials expire, and reads the token file, if there are any.
+
+        Raises AccessError if signing in fails, or the token is absent or not valid in a header."""
         access = self._access
         if access.again and access.ends is not None and time.time() > access.ends - EARLY:
             self.close()
-            self._connect(access := access.again())
+            access = access.again()
+            self._connect(access)
         keys = access.configuration.api_key
         if access.token_file is not None:
             try:
@@ -278,37 +298,43 @@ class Client:
             if not token:
                 raise AccessError(f"{access.title}: {access.token_file} is empty")
             keys["BearerToken"] = f"Bearer {token}"
-        if not (key := keys.get("BearerToken", "")).isprintable() or not key.isascii():  # an error would show it
+        token_header = keys.get("BearerToken", "")  # absent: the user has a certificate, or no credentials
+        if not token_header.isprintable() or not token_header.isascii():
+            # Checked here, because the HTTP client's own error would show the token.
             raise AccessError(f"{access.title}: the token has a character that no header may have")
 
     def _decoded(
         self, answer: urllib3.BaseHTTPResponse, hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
-        """The JSON object of an answer, `items: null` as an empty list; raises UnreachableError if it is not one."""
+        """The JSON object of an answer; raises UnreachableError if it is not one. Go writes an empty list as null, so
+        `items: null` becomes an empty list.
+
+        `hook`: makes each object from its fields (`object_pairs_hook`); None keeps all fields."""
         try:
-            value = json.loads(answer.read(_MOST), object_pairs_hook=hook)
+            value = json.loads(answer.read(MAX_ANSWER_BYTES), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
             raise self._away("the answer is not JSON, so this may be no API server") from error
         if not isinstance(value, dict):
             raise self._away("the answer is not a JSON object, so this may be no API server")
-        return (
-            {**value, "items": value["items"] or []} if "items" in value else value
-        )  # Go writes an empty list as null
+        if "items" in value and not value["items"]:
+            return {**value, "items": []}
+        return value
 
     def _away(self, why: str) -> UnreachableError:
+        """The error that the API server does not answer: its URL and the account, then the reason `why`."""
         return UnreachableError(f"{self._access.configuration.host} ({self._access.title}): {why}")
 
     def _refusal(self, error: DynamicApiError) -> StatusError:
-        """The API server's error with its message, or the text of a proxy. If it names them, it has the seconds until
-        the next try and the token with which a list goes on."""
-        text, headers, resume = error.body or "", error.headers or {}, None
+        """The API server's error, with the message and the continue token of its Status and with the seconds in
+        Retry-After, each if there is one. An answer that is not a Status gives the beginning of its text instead."""
+        body, headers, resume = error.body or "", error.headers or {}, None
         try:
-            value = json.loads(text)
-            text = str(value["message"])
-            resume = mapping(value.get("metadata")).get("continue")
-        except (ValueError, KeyError, TypeError):
-            text = " ".join(text.split())[:_LONGEST] or error.reason or ""  # a page of a proxy or load balancer
-        if error.status in (401, 403):
+            status = json.loads(body)
+            text = str(status["message"])
+            resume = mapping(status.get("metadata")).get("continue")
+        except (ValueError, KeyError, TypeError):  # a page of a proxy or load balancer
+            text = " ".join(body.split())[:MAX_ERROR_LENGTH] or error.reason or ""
+        if error.status in DENIED:
             text = f"{text} ({self._access.title})"
         if error.status == 401:
             text = f"{text}. Fix: renew these credentials"
@@ -329,14 +355,16 @@ def _with_headers(
     headers: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Any:
-    """The client's `request` with headers of which one name may have several values; its own are a dict."""
-    several = urllib3.HTTPHeaderDict(headers)
-    several.extend(more)
-    return request(method, url, headers=several, **options)
+    """The result of `request` with the client's own `headers` and those of `more`, which are (name, value).
+
+    The client keeps headers in a dict. Here a name may have several values, as several Impersonate-Group have."""
+    all_headers = urllib3.HTTPHeaderDict(headers)
+    all_headers.extend(more)
+    return request(method, url, headers=all_headers, **options)
 
 
 def _date(header: str | None) -> datetime:
-    """The time in an HTTP header; this machine's if there is none."""
+    """The time in an HTTP header `Date`, in UTC; this machine's time if there is none, or it is not a date."""
     try:
         return parsedate_to_datetime(header or "").astimezone(UTC)
     except ValueError:

@@ -32,6 +32,7 @@ from podfit.cluster.kubeconfig import AccessError, Context
 from podfit.kube.path import mapping
 
 _PROXIES = ("http", "https", "socks5", "socks5h")
+"""Schemes of a proxy's URL that urllib3 can use, the last two with PySocks."""
 _HEADER = "!#$&'*+-.^_`|~"
 """Besides letters and digits, what may be in a header's name (RFC 9110, token): client-go escapes the rest."""
 
@@ -54,7 +55,7 @@ def load(context: Context, user: Mapping[str, Any]) -> tuple[Configuration, ssl.
 
 
 def _one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    """A kubeconfig of one context, for the client's loader."""
+    """A kubeconfig of one context, for the client's loader. Its entries have any name; here all are called "it"."""
     return {
         "current-context": "it",
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
@@ -65,7 +66,7 @@ def _one_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[st
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Holds back signals that end the process, if the system can."""
+    """Delays signals that end the process until the block is left, if the system can."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -77,7 +78,10 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def tls(configuration: Configuration) -> ssl.SSLContext:
-    """The TLS context of a configuration; removes the names of its files from the configuration."""
+    """The TLS context of a configuration, with its CA (None: the system's CAs) and client certificate, if any.
+
+    Removes the names of their files from the configuration, because the caller deletes the files. Raises ValueError if
+    a file can't be read as PEM."""
     ca, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
     configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
     try:
@@ -97,58 +101,62 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def set_proxy(configuration: Configuration, own: str | None = None) -> None:
-    """Set the proxy as kubectl does: a cluster's `own`, whatever NO_PROXY says; else the environment's, never to this
-    machine, and not by ALL_PROXY (Go's net/http); else none. A URL without a scheme is http's; a SOCKS proxy resolves
-    names; a password in the URL is sent.
+    """Set the proxy of a configuration as kubectl does. `own`: the cluster's proxy-url; None: it has none.
+
+    `own` is used whatever NO_PROXY says; the client's loader has put it into `configuration.proxy`. Else HTTPS_PROXY or
+    HTTP_PROXY of the environment is used, but not for this machine, and not ALL_PROXY (Go's net/http). A URL without a
+    scheme is an http proxy; a SOCKS proxy resolves names; user and password in the URL are sent.
 
     Raises ValueError for an invalid URL of a proxy, without showing it: it may contain a password."""
-    configuration.no_proxy = None if own else f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
-    if not own:
+    if own:
+        configuration.no_proxy = None
+    else:
+        configuration.no_proxy = f"{configuration.no_proxy or ''},localhost,127.0.0.0/8,::1"
         configuration.proxy = getproxies_environment().get(urlsplit(configuration.host).scheme)
     if not configuration.proxy:
         return
     proxy = configuration.proxy if "://" in configuration.proxy else f"http://{configuration.proxy}"
     try:
-        host, scheme = urllib3.util.parse_url(proxy).host, urllib3.util.parse_url(proxy).scheme
+        parsed = urllib3.util.parse_url(proxy)
+        is_valid = bool(parsed.host) and parsed.scheme in _PROXIES
     except LocationParseError:
-        host = scheme = None
-    if not host or scheme not in _PROXIES:
+        is_valid = False
+    if not is_valid:
         where = "proxy-url" if own else "the proxy of HTTPS_PROXY or HTTP_PROXY"
         raise ValueError(f"{where} is not a URL of a proxy (expected SCHEME://HOST:PORT, scheme {', '.join(_PROXIES)})")
-    configuration.proxy = proxy.replace("socks5://", "socks5h://", 1)
+    configuration.proxy = proxy.replace("socks5://", "socks5h://", 1)  # PySocks: with h, the proxy resolves names
     parts = urlsplit(proxy)
     if parts.username is not None and parts.scheme.startswith("http"):
-        password = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=password)
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=login)
 
 
 def impersonated(context: Context) -> list[tuple[str, str]]:
     """(name, value) of the headers of a user that acts as another one; empty if it does not. Raises AccessError for a
     value that is not text. The client library itself ignores `as`."""
     user = context.user
-    headers: dict[str, object] = {
+    fields: dict[str, object] = {
         "Impersonate-User": [user.get("as") or ""],
         "Impersonate-Uid": [user.get("as-uid") or ""],
         "Impersonate-Group": user.get("as-groups") or [],
     }
     for key, extra in mapping(user.get("as-user-extra")).items():
-        headers[f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}"] = extra or []
-    for name, values in headers.items():
+        fields[f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}"] = extra or []
+    headers: list[tuple[str, str]] = []
+    for name, values in fields.items():
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise AccessError(f"{context}: {name} is not a list of texts")
         if not all(value.isprintable() for value in values):
             raise AccessError(f"{context}: {name} has a character that no header may have")
-    return [
-        (name, value.encode().decode("latin-1"))
-        for name, values in headers.items()
-        if isinstance(values, list)
-        for value in values
-        if value
-    ]
+        # UTF-8, as client-go sends it: http.client encodes each character of a header as one byte of Latin-1.
+        headers += [(name, value.encode().decode("latin-1")) for value in values if value]
+    return headers
 
 
 def in_words(error: BaseException) -> str:
-    """One line of an exception, without Python's and urllib3's names of classes, numbers and repeated addresses."""
+    """One line that describes an exception for people, without names of classes, numbers and repeated addresses.
+
+    urllib3 wraps the error that counts, so the wrappers are taken off from the outside in."""
     if isinstance(error, MaxRetryError) and error.reason is not None:
         return in_words(error.reason)
     if isinstance(error, ProxyError):

@@ -25,7 +25,7 @@ _TURN = Lock()
 """One thread decodes at a time: the memory for it is needed once."""
 
 JSON = Mapping[str, Any]
-T = TypeVar("T")
+Taken = TypeVar("Taken")
 
 
 class UnreadableError(Exception):
@@ -45,10 +45,10 @@ def without_unused(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def page(text: bytes, take: Callable[[JSON], object]) -> JSON:
-    """The `metadata` of a list; `take` gets each of its objects.
+    """The `metadata` of a list, empty if it has none; `take` gets each of its objects.
 
-    Raises UnreadableError, after `take` may have had some of the objects; ValueError if the text is not a list.
-    """
+    Raises UnreadableError, after `take` may have had some of the objects; ValueError if the text is not a list. What
+    `take` raises counts as an error of the text if it is a ValueError, RecursionError or MemoryError."""
 
     def read(cursor: _Cursor, _: JSON) -> None:
         for obj in cursor.values():
@@ -57,33 +57,41 @@ def page(text: bytes, take: Callable[[JSON], object]) -> JSON:
     return mapping(_fields(text, "items", "metadata", read).get("metadata"))
 
 
-def event(text: bytes, take: Callable[[str, JSON], T]) -> T | None:
-    """The result of `take` for the type and the object of a watch's line; None without an object. Raises as `page`."""
+def event(text: bytes, take: Callable[[str, JSON], Taken]) -> Taken | None:
+    """The result of `take` for the type and the object of a watch's line; None without an object. Raises as `page`.
 
-    def read(cursor: _Cursor, text_before: JSON) -> T:
-        return take(str(text_before.get("type")), mapping(cursor.value()))
+    `text`: {"type": "ADDED", "object": {…}}; API servers write the fields in this order."""
 
-    taken: T | None = _fields(text, "object", "type", read).get("object")
+    def read(cursor: _Cursor, fields_before: JSON) -> Taken:
+        return take(str(fields_before.get("type")), mapping(cursor.value()))
+
+    taken: Taken | None = _fields(text, "object", "type", read).get("object")
     return taken
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a watch, each with at most one byte more than can be decoded. A line without an end is left out:
-    the connection broke."""
+    """The lines of a watch, without empty ones. A last line without a line break is left out: the connection broke.
+
+    Of a longer line than MAX_BYTES, the first MAX_BYTES + 1 bytes are returned, so that `event` sees that it is too
+    large."""
+    longest = MAX_BYTES + 1
     line = bytearray()
     for chunk in chunks:
-        *ends, rest = chunk.split(b"\n")
-        for piece in ends:
-            line += piece[: MAX_BYTES + 1 - len(line)]
+        *line_ends, beginning = chunk.split(b"\n")
+        for line_end in line_ends:
+            line += line_end[: longest - len(line)]
             if line.strip():
                 yield bytes(line)
             line.clear()
-        line += rest[: MAX_BYTES + 1 - len(line)]
+        line += beginning[: longest - len(line)]
 
 
 def _fields(text: bytes, large: str, first: str, read: Callable[[_Cursor, JSON], Any]) -> JSON:
-    """The fields of an object. `read` gets those before the one named `large`, among them `first`, and reads it. Raises
-    ValueError if the object has no field `first`, UnreadableError if the large one cannot be read whole."""
+    """The fields of the JSON object in `text`. Of the field named `large`, the value is what `read` returns.
+
+    `read` gets the cursor before the value of `large`, which it must read, and the fields before it. Raises
+    UnreadableError if the text is too large or can't be decoded, but has the field `first` before `large`. Without
+    that field the text is not from an API server: raises ValueError."""
     fields: dict[str, Any] = {}
     with _TURN:
         try:
@@ -101,7 +109,9 @@ def _fields(text: bytes, large: str, first: str, read: Callable[[_Cursor, JSON],
 
 
 def _beginning(text: bytes, large: str) -> tuple[dict[str, Any], JSON]:
-    """The fields before the one named `large`, and the `metadata` of the first object in that one."""
+    """The fields before the one named `large`, and the `metadata` of the first object in that one.
+
+    Reads until the text can't be decoded, and returns what came before: no metadata is {}."""
     fields: dict[str, Any] = {}
     with suppress(ValueError, RecursionError, MemoryError):
         cursor = _Cursor(text[:MAX_BYTES])
@@ -109,7 +119,7 @@ def _beginning(text: bytes, large: str) -> tuple[dict[str, Any], JSON]:
             if key != large:
                 fields[key] = cursor.value()
                 continue
-            cursor.passes("[")
+            cursor.passes("[")  # a list of objects; the object of an event has no bracket
             for name in cursor.keys():  # noqa: SIM118 - not a dict
                 value = cursor.value()
                 if name == "metadata":
@@ -118,18 +128,20 @@ def _beginning(text: bytes, large: str) -> tuple[dict[str, Any], JSON]:
 
 
 class _Cursor:
-    """A place in a JSON text, which moves over a value at a time. Raises ValueError where another one is expected."""
+    """A place in a JSON text, which moves over one value at a time. Its methods raise ValueError if the text at the
+    place is not what they read."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._at = text.decode("utf-8", "replace"), 0
         self._decode = json.JSONDecoder(object_pairs_hook=without_unused).raw_decode
 
     def passes(self, char: str) -> bool:
-        """Moves over the character, if it comes next."""
+        """True if the character comes next, after any white space; then moves over it."""
         self._pass_space()
-        there = self._text.startswith(char, self._at)
-        self._at += there
-        return there
+        comes_next = self._text.startswith(char, self._at)
+        if comes_next:
+            self._at += len(char)
+        return comes_next
 
     def value(self) -> Any:
         """Read the next JSON value of any type."""
@@ -138,29 +150,35 @@ class _Cursor:
         return value
 
     def keys(self) -> Iterator[str]:
-        """The keys of an object; the caller reads the value after each."""
+        """The keys of an object. The caller must read the value after each, with `value` or `values`, before the next
+        key."""
         self._expect("{")
-        more = not self.passes("}")
-        while more:
+        if self.passes("}"):
+            return
+        while True:
             key = self.value()
             self._expect(":")
             yield str(key)
-            if not (more := self.passes(",")):
-                self._expect("}")
+            if not self.passes(","):
+                break
+        self._expect("}")
 
     def values(self) -> Iterator[Any]:
-        """The values of a list; Go writes an empty one as null."""
+        """The values of a list; none for null, because Go writes an empty list so."""
         if not self.passes("["):
             if self.value() is not None:
                 raise ValueError("not a list")
             return
-        more = not self.passes("]")
-        while more:
+        if self.passes("]"):
+            return
+        while True:
             yield self.value()
-            if not (more := self.passes(",")):
-                self._expect("]")
+            if not self.passes(","):
+                break
+        self._expect("]")
 
     def _expect(self, char: str) -> None:
+        """Moves over the character; raises ValueError if another one comes next."""
         if not self.passes(char):
             raise ValueError(f"no {char} at {self._at}")
 

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -23,7 +23,7 @@ _FILES = {
     "users": ("client-certificate", "client-key", "tokenFile"),
     "contexts": (),
 }
-"""Fields with a path, relative to the kubeconfig."""
+"""Section → fields of its entries with a path, relative to the kubeconfig."""
 
 _TEXTS = {
     "clusters": ("server", "tls-server-name", "proxy-url", "certificate-authority", "certificate-authority-data"),
@@ -33,10 +33,29 @@ _TEXTS = {
     ),
     "contexts": ("cluster", "user", "namespace"),
 }  # fmt: skip
-"""Fields that are texts (client-go tools/clientcmd/api/v1/types.go)."""
+"""Section → fields of its entries that are texts (client-go tools/clientcmd/api/v1/types.go)."""
 _BASE64 = ("certificate-authority-data", "client-certificate-data", "client-key-data")
+"""Fields in base64, of clusters and users."""
 
 Entry = Mapping[str, Any]
+"""The fields of a cluster, user or context, or of an entire file."""
+
+
+class _FileEntry(NamedTuple):
+    """An entry of a kubeconfig, and the file that has it."""
+
+    file: Path
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """Several kubeconfigs as one."""
+
+    current: str
+    """The name of the current context; empty if no file sets it."""
+    sections: dict[str, dict[str, _FileEntry]]
+    """Section ("clusters", "users", "contexts") → name → entry."""
 
 
 class AccessError(OSError):
@@ -51,7 +70,9 @@ class Context:
     namespace: str
     cluster: Entry
     user: Entry
+    """Empty if the context has no user."""
     user_name: str
+    """Empty if the context has no user."""
     file: Path
     """The file that the user comes from (the cluster, if the context has no user)."""
 
@@ -66,58 +87,67 @@ class Context:
 
 
 def read(paths: Sequence[Path], name: str | None = None) -> Context:
-    """The context `name`, by default the current one; raises AccessError.
-
-    The first file that has an entry, or a `current-context`, wins
-    (https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#merging-kubeconfig-files).
-    """
-    sections: dict[str, dict[str, tuple[Path, Entry]]] = {section: {} for section in _FILES}
-    current = ""
-    for file in paths:
-        config = _load(file)
-        current_context = config.get("current-context") or ""
-        if not isinstance(current_context, str):
-            raise AccessError(f"{file}: current-context is not a text")
-        current = current or current_context
-        for section, entries in sections.items():
-            for text, entry in _entries(file, config, section):
-                entries.setdefault(text, (file, entry))
-    where, named = ", ".join(map(str, paths)), name or current
-    known = ", ".join(f'"{known_name}"' for known_name in sections["contexts"]) or "none"
-    if not named:
+    """The context `name` (None: the current one) of the merged files; raises AccessError if it can't be used."""
+    merged = _merge(paths)
+    context_name = name or merged.current
+    contexts = merged.sections["contexts"]
+    where = ", ".join(map(str, paths))
+    known = ", ".join(f'"{known_name}"' for known_name in contexts) or "none"
+    if not context_name:
         raise AccessError(
             f"{where}: current-context is not set (contexts: {known}). Fix: set it, or pass --context NAME"
         )
-    if named not in sections["contexts"]:
+    if context_name not in contexts:
         raise AccessError(
-            f'{where}: context "{named}" does not exist (contexts: {known}). Fix: pass --context with one of them'
+            f'{where}: context "{context_name}" does not exist (contexts: {known}). Fix: pass --context with one of '
+            "them"
         )
-    file, context = sections["contexts"][named]
-    cluster_file, cluster = _named(sections, file, named, context, "cluster")
-    user_file, user = _named(sections, cluster_file, named, context, "user") if context.get("user") else (None, {})
-    server = str(cluster.get("server") or "")
-    if not server.lower().startswith(("https://", "http://")):
-        raise AccessError(
-            f'{cluster_file}: cluster "{context["cluster"]}": server is not a valid URL ("{server}", expected '
-            "https://HOST:PORT)"
-        )
-    insecure = cluster.get("insecure-skip-tls-verify", False)
-    if not isinstance(insecure, bool):  # any text would be true
-        raise AccessError(
-            f'{cluster_file}: cluster "{context["cluster"]}": insecure-skip-tls-verify is not a boolean ("{insecure}")'
-        )
+    file, context = contexts[context_name]
+    cluster = _named(merged, file, context_name, context, "cluster")
+    _check_cluster(cluster, str(context.get("cluster")))
+    has_user = bool(context.get("user"))
+    user = _named(merged, cluster.file, context_name, context, "user") if has_user else _FileEntry(cluster.file, {})
     return Context(
-        named,
-        str(context.get("namespace") or "default"),
-        cluster,
-        user,
-        str(context.get("user") or ""),
-        user_file or cluster_file,
+        name=context_name,
+        namespace=str(context.get("namespace") or "default"),
+        cluster=cluster.entry,
+        user=user.entry,
+        user_name=str(context.get("user") or ""),
+        file=user.file,
     )
 
 
+def _merge(paths: Sequence[Path]) -> _Merged:
+    """The entries of all files. The first file that has an entry, or a `current-context`, wins
+    (https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#merging-kubeconfig-files).
+    Raises AccessError."""
+    sections: dict[str, dict[str, _FileEntry]] = {section: {} for section in _FILES}
+    current = ""
+    for file in paths:
+        config = _load(file)
+        current_of_file = config.get("current-context") or ""
+        if not isinstance(current_of_file, str):
+            raise AccessError(f"{file}: current-context is not a text")
+        current = current or current_of_file
+        for section, entries in sections.items():
+            for name, entry in _entries(file, config, section):
+                entries.setdefault(name, _FileEntry(file, entry))
+    return _Merged(current, sections)
+
+
+def _check_cluster(cluster: _FileEntry, name: str) -> None:
+    """Raises AccessError if the cluster's URL or its insecure-skip-tls-verify is not valid."""
+    about = f'{cluster.file}: cluster "{name}"'
+    server = str(cluster.entry.get("server") or "")
+    if not server.lower().startswith(("https://", "http://")):
+        raise AccessError(f'{about}: server is not a valid URL ("{server}", expected https://HOST:PORT)')
+    insecure = cluster.entry.get("insecure-skip-tls-verify", False)
+    if not isinstance(insecure, bool):  # any text would be true
+        raise AccessError(f'{about}: insecure-skip-tls-verify is not a boolean ("{insecure}")')
+
+
 def _load(file: Path) -> Entry:
-    """The contents of a file; raises AccessError without showing its text."""
+    """The contents of a file, empty if it is not a mapping; raises AccessError without showing its text."""
     try:
         return mapping(yaml.safe_load(file.read_text(encoding="utf-8")))
     except OSError as error:
@@ -125,22 +155,24 @@ def _load(file: Path) -> Entry:
     except UnicodeDecodeError as error:
         raise AccessError(f"{file}: not UTF-8 at byte {error.start}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
+        mark = getattr(error, "problem_mark", None)  # errors of syntax have it, with the line counted from 0
         line = f":{mark.line + 1}" if mark else ""
-        raise AccessError(f"{file}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+        problem = getattr(error, "problem", None) or error
+        raise AccessError(f"{file}{line}: not valid YAML: {problem}") from error
 
 
 def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Entry]]:
     """(name, contents) of each entry of a section, without empty fields and with absolute paths. Raises AccessError for
-    a field of another type."""
-    section_entries = config.get(section) or []
-    if not isinstance(section_entries, list) or not all(
-        isinstance(row_entry, Mapping) and "name" in row_entry for row_entry in section_entries
-    ):
+    a field of another type.
+
+    An entry has its contents under the section's singular: `clusters: [{name: a, cluster: {server: …}}]`."""
+    items = config.get(section) or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) and "name" in item for item in items):
         raise AccessError(f"{file}: {section} is not a list of entries with a name")
-    for candidate in section_entries:
-        entry = {key: value for key, value in mapping(candidate.get(section[:-1])).items() if value not in (None, "")}
-        about = f'{file}: {section[:-1]} "{candidate["name"]}"'
+    singular = section.removesuffix("s")
+    for item in items:
+        entry = {key: value for key, value in mapping(item.get(singular)).items() if value not in (None, "")}
+        about = f'{file}: {singular} "{item["name"]}"'
         for key in _TEXTS[section]:
             if not isinstance(entry.get(key, ""), str):
                 raise AccessError(f"{about}: {key} is not a text. Fix: put it in quotes")
@@ -150,22 +182,23 @@ def _entries(file: Path, config: Entry, section: str) -> Iterator[tuple[str, Ent
         for key in _FILES[section]:
             if key in entry:
                 entry[key] = str(file.absolute().parent / str(entry[key]))
-        yield str(candidate["name"]), entry
+        yield str(item["name"]), entry
 
 
 def _is_base64(text: str) -> bool:
-    """True if Go decodes it, to at least one byte."""
+    """True if the text is base64 of at least one byte, as Go decodes it: line breaks are ignored, other characters
+    outside of the alphabet are errors."""
     try:
         return bool(b64decode("".join(text.splitlines()), validate=True))
     except ValueError:
         return False
 
 
-def _named(
-    entries: Mapping[str, Mapping[str, tuple[Path, Entry]]], file: Path, name: str, context: Entry, kind: str
-) -> tuple[Path, Entry]:
-    """File and fields of the cluster or user that a context names; raises AccessError."""
+def _named(merged: _Merged, file: Path, context_name: str, context: Entry, kind: str) -> _FileEntry:
+    """The cluster or user (`kind`: "cluster" or "user") that a context names; raises AccessError, as a problem of
+    `file`, if there is none."""
     entry_name = str(context.get(kind) or "")
-    if entry_name not in entries[f"{kind}s"]:
-        raise AccessError(f'{file}: context "{name}": {kind} "{entry_name}" does not exist')
-    return entries[f"{kind}s"][entry_name]
+    entries = merged.sections[f"{kind}s"]
+    if entry_name not in entries:
+        raise AccessError(f'{file}: context "{context_name}": {kind} "{entry_name}" does not exist')
+    return entries[entry_name]

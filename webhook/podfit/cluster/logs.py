@@ -18,13 +18,15 @@ FIRST_BYTES = 2 << 20
 
 def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: None) -> Iterator[Used]:
     """The memory that the log of each running Pod of the scan reports, by its first FIRST_BYTES. A log that is gone,
-    too slow, or may not be read is skipped; the first such log is added to the scan's `not_read`."""
-    containers: dict[str, list[str]] = {}
+    too slow, or may not be read is skipped; the first such log is added to the scan's `not_read`.
+
+    `tell` gets a line of progress per Pod; by default it is dropped."""
+    containers_of: dict[str, list[str]] = {}  # uid of a workload → the names of its vLLM containers
     for row in scan.rows:
-        containers.setdefault(row.object.uid, []).append(row.container)
-    for number, ((namespace, pod), uid) in enumerate(scan.pods.items(), 1):
+        containers_of.setdefault(row.object.uid, []).append(row.container)
+    for number, ((namespace, pod), workload_uid) in enumerate(scan.pods.items(), 1):
         tell(f"logs: {number:,} of {len(scan.pods):,} Pods")
-        for container in containers.get(uid, ()):
+        for container in containers_of.get(workload_uid, ()):
             path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
             try:
                 text = client.text(path, {"container": container, "limitBytes": str(FIRST_BYTES)}, FIRST_BYTES)
@@ -35,8 +37,9 @@ def used(client: Client, scan: Scan, tell: Callable[[str], None] = lambda _: Non
 
 
 def of_log(text: str, namespace: str, pod: str, container: str) -> Iterator[Used]:
-    """The memory that the last start in a container's log reports, as `podfit calibrate` reads it."""
-    for start in calibrate.read(text)[-1:]:
+    """The memory that the last start in a container's log reports, as `podfit calibrate` reads it: the bytes of each
+    line of GPU memory, and the tokens of the KV cache. Nothing if the log has no start of vLLM."""
+    for start in calibrate.read(text)[-1:]:  # the last start, if there is one
         for line, size in start.ledger().items():
             yield Used(namespace, pod, container, "gpu", line, size, "its start-up log")
         if start.tokens is not None:

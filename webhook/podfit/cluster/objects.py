@@ -16,13 +16,16 @@ JSONDict = dict[str, Any]
 
 def resource(client: Client, word: str) -> Resource:
     """The kind that kubectl takes `word` for: plural, singular, short name or kind, with or without the API group
-    (`isvc`, `inferenceservices.serving.kserve.io`, `deployments.v1.apps`). Raises ValueError where there is none."""
-    name, _, group_name = word.lower().partition(".")
+    (`isvc`, `inferenceservices.serving.kserve.io`, `deployments.v1.apps`). The first API group that has one wins.
+
+    Raises ValueError if there is none, or as `Client.get` if the groups can't be read."""
+    name, _, suffix = word.lower().partition(".")  # suffix: empty, "apps" or "v1.apps"
     for group, versions in groups(client).items():
         for version in dict.fromkeys(versions):
-            if group_name not in ("", group, f"{version.rpartition('/')[2]}.{group}"):
+            number = version.rpartition("/")[2]
+            if suffix not in ("", group, f"{number}.{group}"):
                 continue
-            with suppress(StatusError):  # an aggregated API that is down hides no other
+            with suppress(StatusError):  # the search goes on after an aggregated API that is down
                 for kind in kinds(client, version):
                     if name in (kind.name, kind.singular_name, kind.kind.lower(), *(kind.short_names or ())):
                         return kind
@@ -30,7 +33,8 @@ def resource(client: Client, word: str) -> Resource:
 
 
 def get(client: Client, word: str, name: str, namespace: str | None = None) -> JSONDict:
-    """An object as `kubectl get` shows it; raises ValueError, or as `Client.get`."""
+    """An object as `kubectl get` shows it, without managedFields. `word`: its kind, as for `resource`; `namespace`:
+    None is the client's. Raises ValueError if the cluster lacks the kind, or as `Client.get`."""
     kind = resource(client, word)
     obj = client.get_unreduced(kind.path(name, namespace or client.namespace))
     obj.get("metadata", {}).pop("managedFields", None)
@@ -38,7 +42,8 @@ def get(client: Client, word: str, name: str, namespace: str | None = None) -> J
 
 
 def pods(client: Client, workload: Mapping[str, Any]) -> list[JSONDict]:
-    """A workload's Pods, one at least; raises ValueError where none can be found."""
+    """The Pods of a workload's namespace that its `matchLabels` select, one at least. Raises ValueError if the workload
+    has no such selector or no Pod, or as `Client.get`."""
     labels = workload.get("spec", {}).get("selector", {}).get("matchLabels") or {}
     if not labels:
         raise ValueError(f"{workload.get('kind')} has no selector by labels. Fix: name one of its Pods")
@@ -51,7 +56,7 @@ def pods(client: Client, workload: Mapping[str, Any]) -> list[JSONDict]:
 
 
 def events(client: Client, pod: Mapping[str, Any]) -> list[JSONDict]:
-    """The Events of a Pod."""
+    """The Events about objects of a Pod's name in its namespace; raises as `Client.get`."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/events"
     items: list[JSONDict] = client.get_unreduced(path, {"fieldSelector": f"involvedObject.name={metadata['name']}"})[
@@ -61,7 +66,8 @@ def events(client: Client, pod: Mapping[str, Any]) -> list[JSONDict]:
 
 
 def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, previous: bool = False) -> str:
-    """The first `most` bytes of a container's log, or of its previous run's."""
+    """The first `most` bytes of a container's log, decoded; `previous`: of the log of the run before the current one.
+    Raises as `Client.get`."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
     query = {"container": container, "limitBytes": str(most)} | ({"previous": "true"} if previous else {})
@@ -69,6 +75,6 @@ def log(client: Client, pod: Mapping[str, Any], container: str, most: int, *, pr
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """True if all containers of a Pod are."""
+    """True if all containers of a Pod are ready; False if it has no status of containers yet."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
     return bool(statuses) and all(status.get("ready") for status in statuses)

@@ -20,6 +20,7 @@ LABEL = "podfit.dev/policy"
 ALONE = "alone"
 """The value of the label if the servers read no Policy objects (`watch.policies: false`)."""
 _REFUSED = (401, 403, 405)
+"""HTTP codes for a user who must not read the objects."""
 
 
 class UnknownPolicyError(ValueError):
@@ -31,9 +32,9 @@ class InstalledPolicy:
     """The policy of an installed podfit: its lowest layer."""
 
     texts: tuple[tuple[str, str], ...] = ()
-    """The files of the ConfigMap: the name for people, and the text."""
+    """(name for people, text) of each file of the ConfigMap, in the order of the files' names."""
     reads_objects: bool = True
-    """The servers apply Policy objects, too."""
+    """True if the servers apply Policy objects, too."""
 
 
 def installed(client: Client) -> InstalledPolicy:
@@ -45,15 +46,16 @@ def installed(client: Client) -> InstalledPolicy:
         if error.code not in _REFUSED:
             raise
         raise UnknownPolicyError(str(error)) from error
-    names = sorted("/".join(reversed(_name(obj))) for obj in config_maps)
+    names = sorted(_title(config_map) for config_map in config_maps)
     if not names:
         raise UnknownPolicyError(f"podfit is not installed: no ConfigMap has the label {LABEL}")
     if len(names) > 1:
         raise UnknownPolicyError(f"several podfit are installed: {', '.join(names)}")
     (config_map,) = config_maps
-    texts = sorted(mapping(config_map.get("data")).items())
+    files = sorted(mapping(config_map.get("data")).items())
+    texts = tuple((f"configmap {names[0]}", str(text)) for _, text in files)
     labels = mapping(mapping(config_map.get("metadata")).get("labels"))
-    return InstalledPolicy(tuple((f"configmap {names[0]}", str(text)) for _, text in texts), labels.get(LABEL) != ALONE)
+    return InstalledPolicy(texts, reads_objects=labels.get(LABEL) != ALONE)
 
 
 def objects(client: Client) -> dict[str, JSON] | None:
@@ -70,12 +72,12 @@ def objects(client: Client) -> dict[str, JSON] | None:
 
 
 def _list_objects(client: Client, name: str) -> dict[tuple[str, str], JSON]:
-    """All objects of a watched kind, reduced."""
+    """Key → object, reduced, of all objects of the watched kind with this name. Raises as `pages`."""
     kind: WatchedKind = next(watched_kind for watched_kind in WATCHED_KINDS if watched_kind.name == name)
     return {key(item): kind.keep(item) for page in pages(client, kind.path(kind.versions[0])) for item in page}
 
 
-def _name(obj: JSON) -> tuple[str, str]:
-    """(name, namespace) of an object, "None" without one."""
+def _title(obj: JSON) -> str:
+    """ "namespace/name" of an object, for messages."""
     metadata = mapping(obj.get("metadata"))
-    return str(metadata.get("name")), str(metadata.get("namespace"))
+    return f"{metadata.get('namespace')}/{metadata.get('name')}"

@@ -30,12 +30,12 @@ class Surroundings:
 
     snapshot: Snapshot
     models: Mapping[str, GivenModel]
-    """The models in ConfigMaps of an admin."""
+    """Name → model, of the ConfigMaps of an admin."""
     problems: tuple[str, ...]
     """ConfigMaps that can't be read as models, each in one line."""
 
     def facts(self, base: Facts) -> Facts:
-        """`base` with them. Models of the user override those of ConfigMaps."""
+        """`base` with the snapshot and the models. Models of `base` override those of ConfigMaps."""
         return replace(base, cluster=self.snapshot, models=given.joined(base.models, self.models))
 
 
@@ -48,11 +48,11 @@ def read(
     without: Collection[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Surroundings:
-    """List the kinds that the API server has (`resources`).
+    """List the objects of LISTED_KINDS, each kind if the API server has it (`resources`).
 
-    `unread` gets each kind that can't be read, with the reason; such a kind is unknown. `namespaces`: of kinds in
-    namespaces, only objects of these are listed; none: all. `without`: kinds that are not listed, by their names.
-    `tell` gets the progress."""
+    `unread` gets each kind that can't be read ("nodes"), with the reason; such a kind is unknown. `namespaces`: of
+    kinds in namespaces, only objects of these are listed; none: all. `without`: names of kinds that are not listed.
+    `tell` gets the name of each kind before it is listed, as progress. Raises OSError or ValueError as `pages` does."""
     objects: dict[str, dict[snapshot.Key, JSON]] = {}
     for kind in LISTED_KINDS:
         resource = resources.get((kind.group, kind.kind))
@@ -78,11 +78,15 @@ def read(
 
 
 def _namespaces(client: Client, kind: WatchedKind, namespaces: Collection[str]) -> Collection[str | None]:
-    """The namespaces in which objects of a kind are listed; None is all. A user's context is not podfit's namespace."""
+    """The namespaces in which objects of a kind are listed; None is all of them.
+
+    A kind of podfit's own namespace is listed there if podfit runs in a Pod. The namespace of a user's context is
+    another one, so for a user all are listed. `namespaces`: the ones to list other kinds in; empty: all."""
     if kind.own_namespace:
         return [client.namespace if client.in_pod else None]
     return sorted(namespaces) if kind.namespaced and namespaces else [None]
 
 
 def _query(kind: WatchedKind) -> dict[str, str]:
+    """The query of a list that returns only objects with the kind's label, or all if it has none."""
     return {"labelSelector": kind.label} if kind.label else {}

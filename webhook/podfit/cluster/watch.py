@@ -16,7 +16,7 @@ from functools import partial
 from threading import Event
 
 from podfit.cluster import decoding
-from podfit.cluster.access import Client, StatusError
+from podfit.cluster.access import DENIED, Client, StatusError
 from podfit.cluster.store import Store
 from podfit.kube.path import mapping
 from podfit.kube.snapshot import JSON, Key, WatchedKind
@@ -32,8 +32,11 @@ RESYNC = 1800.0
 """Seconds after which everything is listed again, in case something was missed."""
 FORGET = 300.0
 """Seconds of answers 401 or 403 after which what was seen is forgotten."""
-FIRST, LONGEST = 0.5, 60.0
-"""Seconds of the first and of the longest pause after a failure."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds of the first and of the longest pause after a failure. A choice: the pause doubles from one failure to the
+next."""
+JITTER = (0.75, 1.25)
+"""Random factors of a pause: replicas that failed at the same moment do not ask again together."""
 SHORT = 5.0
 """Seconds; a watch that ends sooner is followed by a pause, as in client-go ("very short watch")."""
 
@@ -50,9 +53,9 @@ class WatchState:
     objects: Objects | None = None
     """None: never seen, or forbidden."""
     contact: float = 0.0
-    """When the API server last said something of it (`clock`); 0: never."""
+    """Seconds of `clock` at the API server's last answer about the kind; 0: none yet."""
     problem: str = ""
-    """Why there is nothing newer, in one line; empty where all is well."""
+    """Why there is nothing newer, in one line; empty if the watch works."""
     digest: int = 0
     """Equal for equal objects, in whatever order they came."""
     unknown: Mapping[str, int] = field(default_factory=dict)
@@ -88,9 +91,9 @@ class KindWatch:
 
     def run(self) -> None:
         """Follows until `stop` is set. Never raises."""
-        pause = FIRST
+        pause = FIRST_PAUSE
         while not self._stop.is_set():
-            listed_at, least = math.inf, 0.0
+            listed_at, least_pause = math.inf, 0.0
             try:
                 place = self._list()
                 listed_at = self._clock()
@@ -98,29 +101,32 @@ class KindWatch:
             except StatusError as error:
                 if self._takes_next_version(error):
                     continue
-                least = self._refused(error)
+                least_pause = self._note_error(error)
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
             except Exception as error:  # a bug in podfit: logged, and tried again, so that one odd object stops nothing
                 log.exception("watching %s failed", self.kind.name)
                 self._set_problem(f"internal error: {type(error).__name__}")
-                least = LONGEST
-            if self._clock() - listed_at > LONGEST:  # a list alone is not a success: each watch may be forbidden
-                pause = FIRST
-            self._stop.wait(max(least, pause) * random.uniform(0.75, 1.25))  # noqa: S311 - so that replicas do not ask together
-            pause = min(pause * 2, LONGEST)
+                least_pause = LONGEST_PAUSE
+            # A list alone is not a success, because the API server may forbid each watch.
+            if self._clock() - listed_at > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            self._stop.wait(_jittered(max(least_pause, pause)))
+            pause = min(pause * 2, LONGEST_PAUSE)
         self._client.close()
 
     def _takes_next_version(self, error: StatusError) -> bool:
-        """True if another version of the API is left to ask for, where the server lacks one."""
+        """True if the server lacks the version of the kind that was asked for, and another one is left; then changes to
+        that."""
         if error.code != 404 or self._version + 1 == len(self.kind.versions):
             return False
         self._version += 1
         return True
 
-    def _refused(self, error: StatusError) -> float:
-        """How long to wait after an error, at least."""
-        if error.code == 404:
+    def _note_error(self, error: StatusError) -> float:
+        """Publishes the API server's error, and that the kind does not exist, or is forgotten after FORGET seconds
+        without rights. Returns the seconds to wait at least; 0.0 if the server names none."""
+        if error.code == 404:  # no version is left, so the next try starts with the newest again
             self._version = 0
             missing = "this API server does not have it"
             self._set(WatchState(self.kind.name, None, self._clock(), missing, served=False))
@@ -128,13 +134,15 @@ class KindWatch:
         self._set_problem(str(error))
         # An API server that has just started forbids everything until it has read its roles. Rights that stay away were
         # taken, and what was read with them is no longer used.
-        if error.code in (401, 403) and self._clock() - self._state.contact > FORGET:
+        if error.code in DENIED and self._clock() - self._state.contact > FORGET:
             self._set(WatchState(self.kind.name, None, 0.0, str(error)))
         return error.retry_after or 0.0
 
     def _list(self) -> str:
-        """Reads all objects, with smaller pages while one cannot be read; returns the place in the history (a
-        resourceVersion) of the list. An object that cannot be read by itself is unknown."""
+        """Reads and publishes all objects. Returns the resourceVersion of the list, from which a watch continues.
+
+        A page that can't be decoded is asked for again with half as many objects, down to one, which is then unknown.
+        After a page that could be decoded, the next one is twice as large again, up to PAGE."""
         store, query = Store(self.kind), self._query()
         while True:
             query["limit"] = str(self._limit)
@@ -145,7 +153,9 @@ class KindWatch:
             except decoding.UnreadableError as error:
                 if self._limit > 1:
                     self._limit //= 2
-                    if "continue" not in query:  # the next answer is of another moment
+                    # Without a token the list starts again, at another moment. With one, the same page is read again,
+                    # and objects of it that were added before are replaced.
+                    if "continue" not in query:
                         store = Store(self.kind)
                     continue
                 store.add_unknown(error.metadata)
@@ -158,9 +168,12 @@ class KindWatch:
         return str(metadata.get("resourceVersion") or "")
 
     def _follow(self, place: str) -> None:
-        """Watches from `place` on, until everything has to be listed again."""
-        end = self._clock() + RESYNC * random.uniform(0.9, 1.1)  # noqa: S311
-        pause = FIRST
+        """Watches from `place` on, a resourceVersion. Returns when all objects must be listed again: after about RESYNC
+        seconds, or because the API server has forgotten the place (410). Also returns when `stop` is set.
+
+        Raises StatusError for another error of the server; a broken connection is made again after a pause."""
+        end = self._clock() + RESYNC * random.uniform(0.9, 1.1)  # noqa: S311 - not all kinds and replicas list together
+        pause = FIRST_PAUSE
         while not self._stop.is_set() and self._clock() < end:
             query = self._query() | {
                 "watch": "true",
@@ -168,7 +181,7 @@ class KindWatch:
                 "resourceVersion": place,
                 "timeoutSeconds": str(WATCH),
             }
-            began, ended = self._clock(), False
+            began, has_ended_in_order = self._clock(), False
             try:
                 with self._client.stream(self._path(), query, SILENCE) as events:
                     self._touch()
@@ -176,39 +189,42 @@ class KindWatch:
                         if self._stop.is_set():
                             return
                         place = self._read_event(line) or place
-                        pause = FIRST
+                        pause = FIRST_PAUSE
                 self._touch()  # it ended in order: nothing has happened since
-                ended = True
+                has_ended_in_order = True
             except StatusError as error:
                 if error.code == 410:
                     return
                 raise
             except (OSError, ValueError) as error:
                 self._set_problem(f"{type(error).__name__}: {error}")
-            if not ended or self._clock() - began < SHORT:
-                self._stop.wait(pause * random.uniform(0.75, 1.25))  # noqa: S311
-                pause = min(pause * 2, LONGEST)
+            if not has_ended_in_order or self._clock() - began < SHORT:
+                self._stop.wait(_jittered(pause))
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     def _read_event(self, line: bytes) -> str | None:
-        """Applies a line of a watch; the place after it."""
+        """Applies a line of a watch; returns and raises as `_apply`. The object of a line that can't be decoded is
+        unknown."""
         try:
             return decoding.event(line, self._apply)
         except decoding.UnreadableError as error:
             return self._apply(str(error.fields.get("type")), {"metadata": error.metadata}, is_readable=False)
 
-    def _apply(self, kind: str, obj: JSON, *, is_readable: bool = True) -> str | None:
-        """One event; the place after it. Raises StatusError for an error of the server, by default 410: the place is
-        forgotten."""
-        if kind == "ERROR":
+    def _apply(self, event_type: str, obj: JSON, *, is_readable: bool = True) -> str | None:
+        """Applies one event, and publishes the result. Returns the resourceVersion after it; None if it has none.
+
+        `is_readable`: False if only the object's metadata is known. Raises StatusError for an event that is an error of
+        the server, with code 410 (the place is forgotten) if it has none."""
+        if event_type == "ERROR":
             code = obj.get("code")
             raise StatusError(code if isinstance(code, int) else 410, str(obj.get("message")))
         changed, metadata = False, mapping(obj.get("metadata"))
-        if kind == "DELETED":
+        if event_type == "DELETED":
             changed = self._store.remove(metadata)
-        elif kind in ("ADDED", "MODIFIED") and is_readable:
-            changed = self._store.add(obj, is_new=kind == "ADDED")
-        elif kind in ("ADDED", "MODIFIED"):
-            changed = self._store.add_unknown(metadata, is_new=kind == "ADDED")
+        elif event_type in ("ADDED", "MODIFIED") and is_readable:
+            changed = self._store.add(obj, is_new=event_type == "ADDED")
+        elif event_type in ("ADDED", "MODIFIED"):
+            changed = self._store.add_unknown(metadata, is_new=event_type == "ADDED")
         if changed:
             self._set_objects()
         else:  # a bookmark, or a change of fields that are not read
@@ -217,39 +233,48 @@ class KindWatch:
         return str(version) if version else None
 
     def _set_objects(self) -> None:
-        """Publishes the objects as they are now."""
+        """Publishes the objects as they are now, or that they are too many; logs each unknown object once."""
         store = self._store
-        for name in sorted(store.unknown_objects - self._logged):
-            title = "/".join(filter(None, name)) or "without a readable name"
+        for key in sorted(store.unknown_objects - self._logged):
+            title = "/".join(filter(None, key)) or "without a readable name"
             log.warning("%s %s is too large to be known", self.kind.name, title)
         self._logged = frozenset(store.unknown_objects)
         self._set(
             WatchState(
                 self.kind.name,
-                None if store.is_dropped else dict(store.objects),
-                self._clock(),
-                f"more than {self.kind.max_bytes >> 20} MiB" if store.is_dropped else "",
-                store.digest,
-                store.unknown,
+                objects=None if store.is_dropped else dict(store.objects),
+                contact=self._clock(),
+                problem=f"more than {self.kind.max_bytes >> 20} MiB" if store.is_dropped else "",
+                digest=store.digest,
+                unknown=store.unknown,
             )
         )
 
     def _touch(self) -> None:
+        """Publishes that the objects are still the present ones."""
         self._set(replace(self._state, contact=self._clock(), problem=""))
 
     def _set_problem(self, problem: str) -> None:
-        """Publishes a problem; logs it once."""
+        """Publishes a problem, in one line, and keeps the objects; logs it if it is another one than before."""
         if problem != self._state.problem:
             log.warning("watching %s: %s", self.kind.name, problem)
         self._set(replace(self._state, problem=problem))
 
     def _set(self, state: WatchState) -> None:
+        """Replaces and publishes the state."""
         self._state = state
         self._publish(state)
 
     def _path(self) -> str:
+        """The path of the kind's list, in the version that the server has; of one namespace for some kinds."""
         namespace = self._client.namespace if self.kind.own_namespace else ""
         return self.kind.path(self.kind.versions[self._version], namespace)
 
     def _query(self) -> dict[str, str]:
+        """The query that selects the kind's label, if it has one."""
         return {"labelSelector": self.kind.label} if self.kind.label else {}
+
+
+def _jittered(pause: float) -> float:
+    """A random length near that of the pause, in seconds."""
+    return pause * random.uniform(*JITTER)  # noqa: S311 - not for secrets
