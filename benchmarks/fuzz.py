@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.mutations import JSONDict, corpus, mutated, pick, review
 from podfit.evaluation.policy import builtin
-from podfit.server.accesslog import LONGEST, AccessLog
+from podfit.server.accesslog import MAX_NAME_LENGTH, AccessLog
 from podfit.server.app import create_app
 from podfit.server.metrics import Metrics
 from podfit.vllm.facts import Facts
@@ -115,7 +115,7 @@ def run(count: int, seed: int) -> Seen:
         seen.status[status] += 1
         decision = str(line.get("decision", status))
         seen.decision[decision] += 1
-        told = "response" in answer and answer["response"]["uid"][:LONGEST] == line.get("uid")
+        told = "response" in answer and answer["response"]["uid"][:MAX_NAME_LENGTH] == line.get("uid")
         if status not in (200, 400) or decision in ("failed", "late") or took > SLOW or (status == 200 and not told):
             seen.bad.append(f"{status} {decision} {took:.2f} s: {body.decode(errors='replace')[:4000]}")
             print(seen.bad[-1], flush=True)

@@ -14,7 +14,7 @@ import pytest
 from podfit.evaluation import review
 from podfit.evaluation.policy import Policy, builtin, load
 from podfit.server import lines as lines_
-from podfit.server.accesslog import LONGEST, AccessLog
+from podfit.server.accesslog import MAX_NAME_LENGTH, AccessLog
 from podfit.server.app import create_app
 from podfit.server.metrics import Metrics
 from podfit.vllm.facts import Facts
@@ -117,7 +117,7 @@ def test_a_line_is_a_line_and_is_bounded_and_holds_no_secret() -> None:
 
     (line,) = lines(admission_review(pod, name=pod["metadata"]["name"], uid="u" * 5000))
 
-    assert (len(line["name"]), len(line["uid"])) == (LONGEST, LONGEST)
+    assert (len(line["name"]), len(line["uid"])) == (MAX_NAME_LENGTH, MAX_NAME_LENGTH)
     assert line["decision"] == "denied"
     assert "secretsecret" not in json.dumps(line)
     assert len(json.dumps(line)) < 4096
@@ -201,7 +201,7 @@ def test_a_line_that_comes_while_the_thread_ends_is_written() -> None:
     """The thread has looked for the last time, and still seems to be there."""
     written = io.BytesIO()
     lines = lines_.Lines(written, "lines")
-    taken = lines._taken
+    taken = lines._next_batch
 
     def late() -> list[bytes]:
         batch = taken()
@@ -209,7 +209,7 @@ def test_a_line_that_comes_while_the_thread_ends_is_written() -> None:
             lines.put(b"late")
         return batch
 
-    lines._taken = late  # type: ignore[method-assign]
+    lines._next_batch = late  # type: ignore[method-assign]
     lines.put(b"first,")
     lines.close(10)
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from podfit.server import deadline
-from podfit.server.deadline import DEFAULT_TIMEOUT, LONGEST, REVIEW_SHARE, DeadlineWatch, OutOfTime
+from podfit.server.deadline import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, REVIEW_SHARE, DeadlineWatch, OutOfTime
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from podfit.server.deadline import DEFAULT_TIMEOUT, LONGEST, REVIEW_SHARE, Deadl
         ("timeout=-3s", DEFAULT_TIMEOUT),
         ("timeout=3", DEFAULT_TIMEOUT),
         ("timeout=3s;drop", DEFAULT_TIMEOUT),
-        ("timeout=1h", LONGEST),
+        ("timeout=1h", LONGEST_TIMEOUT),
     ],
 )
 def test_a_share_of_the_api_servers_timeout_may_pass(query: str, seconds: float) -> None:

@@ -79,7 +79,7 @@ def test_a_wildcard_is_called_at_either_loopback(host: str, answers: str, monkey
             raise OSError(99, "cannot assign requested address")
         return None
 
-    monkeypatch.setattr(readiness, "_called", called)
+    monkeypatch.setattr(readiness, "_call", called)
     call = SelfCall()
     call.run(host, 8443, _Once())
 
@@ -95,7 +95,7 @@ def test_whatever_goes_wrong_it_is_called_again(monkeypatch: pytest.MonkeyPatch)
             raise ValueError("odd")
         return None
 
-    monkeypatch.setattr(readiness, "_called", called)
+    monkeypatch.setattr(readiness, "_call", called)
     monkeypatch.setattr(readiness, "PAUSE", 0)
     call = SelfCall()
     call.run("127.0.0.1", 8443, Event())

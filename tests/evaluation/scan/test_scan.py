@@ -233,7 +233,7 @@ def test_a_list_that_ends_early_is_an_error_and_the_others_go_on() -> None:
 
 @pytest.mark.parametrize("broken", ["deployments", "nodes", "services"])
 def test_a_list_that_breaks_is_an_error_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.0)
     api = Api(workload("Deployment", "llama"), pod("bare"))
 
     def fault(path: str, _: Mapping[str, str]) -> None:
@@ -253,7 +253,7 @@ def test_a_list_that_breaks_is_an_error_and_the_others_go_on(monkeypatch: pytest
 
 def test_a_server_that_is_gone_in_the_middle_ends_the_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each further list would wait for it, too."""
-    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.0)
     gone: list[str] = []
 
     class Going(Api):
@@ -296,7 +296,7 @@ def test_a_group_that_does_not_say_what_it_has_is_an_error_and_its_kinds_are_mis
 
 @pytest.mark.parametrize(("failures", "errors"), [(1, 0), (99, 1)])
 def test_a_config_map_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, failures: int, errors: int) -> None:
-    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.0)
     taken = workload("Deployment", "llama")
     taken["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("settings", "chat", None), "data": {}}

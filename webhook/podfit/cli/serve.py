@@ -130,12 +130,12 @@ def run(args: argparse.Namespace) -> int:
     address = listener.getsockname()[:2]
 
     from podfit.server import log, memory
-    from podfit.server.app import PEOPLE
+    from podfit.server.app import PEOPLE_THREADS
     from podfit.server.edge import worker
 
     def begin() -> None:
         """Start the threads in the worker process. The memory limit depends on their number."""
-        memory.bound(args.threads + 1 + PEOPLE + (0 if cluster is None else len(cluster.watched)))
+        memory.bound(args.threads + 1 + PEOPLE_THREADS + (0 if cluster is None else len(cluster.watched)))
         gc.collect()
         gc.freeze()  # tables and rules live as long as the process: looking through them took 40 ms each time
         live.start()

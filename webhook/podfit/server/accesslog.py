@@ -16,10 +16,10 @@ from podfit.evaluation.bounds import join_bounded
 from podfit.evaluation.review import Decision, Webhook
 from podfit.server.lines import Lines
 
-LONGEST = 253
+MAX_NAME_LENGTH = 253
 """Characters of a name: the most that Kubernetes allows. Whatever is longer did not come from it."""
-RULES = 1024
-"""Bytes of the list of rules."""
+MAX_RULES_BYTES = 1024
+"""Bytes of the list of rules. A choice: some thirty rules fit."""
 AUDIT_KEYS = {"exempted": "exempted", "would": "would", "would_rules": "would-rules"}
 """Field → audit annotation, as `Decision.annotations` has it."""
 log = logging.getLogger(__name__)
@@ -41,47 +41,50 @@ class AccessLog:
         return self._lines.dropped if self._lines is not None else 0
 
     def close(self, seconds: float) -> None:
-        """Writes what waits, for at most so many seconds."""
+        """Writes the waiting lines, for at most `seconds`."""
         if self._lines is not None:
             self._lines.close(seconds)
 
     def review(self, webhook: Webhook, decision: Decision, seconds: float, waited: float) -> None:
-        """Write the line of an answered review: `seconds` from its first byte's reading to its answer, `waited` for a
-        thread before."""
-        if self._lines is None:  # before the line is made
+        """Write the line of an answered review: it took `seconds` from the reading of its first byte to its answer,
+        and had waited `waited` seconds for a thread before."""
+        if self._lines is None:  # making the line takes time
             return
         request, audit = decision.request, decision.annotations
+        rules = sorted({f"{finding.rule}={finding.mode}" for finding in decision.rules})
         line = {
             "webhook": webhook,
-            "uid": request.uid[:LONGEST],
-            "user": request.user[:LONGEST],
+            "uid": request.uid[:MAX_NAME_LENGTH],
+            "user": request.user[:MAX_NAME_LENGTH],
             "operation": request.operation,
-            "group": request.group[:LONGEST],
-            "kind": request.kind[:LONGEST],
-            "subresource": request.subresource[:LONGEST],
-            "namespace": (request.namespace or "")[:LONGEST],
-            "name": (request.name or "")[:LONGEST],
+            "group": request.group[:MAX_NAME_LENGTH],
+            "kind": request.kind[:MAX_NAME_LENGTH],
+            "subresource": request.subresource[:MAX_NAME_LENGTH],
+            "namespace": (request.namespace or "")[:MAX_NAME_LENGTH],
+            "name": (request.name or "")[:MAX_NAME_LENGTH],
             "dry_run": request.dry_run,
             "decision": decision.outcome,
-            "rules": join_bounded(sorted({f"{item.rule}={item.mode}" for item in decision.rules}), RULES),
+            "rules": join_bounded(rules, MAX_RULES_BYTES),
             **{name: audit.get(key, "") for name, key in AUDIT_KEYS.items()},
             "remembered": decision.remembered,
             "policy": decision.versions.get("policy-version", ""),
-            "seconds": round(seconds, 6),
+            "seconds": round(seconds, 6),  # to the microsecond
             "waited": round(waited, 6),
         }
         self._write(line)
 
     def refused(self, path: str, status: int, error: str) -> None:
-        """Write the line of a request that was no review, and of its answer."""
+        """Write the line of a request that was not a review: its path, and the HTTP status and error of its answer."""
         if self._lines is not None:
-            self._write({"path": path[:LONGEST], "status": status, "error": error[:LONGEST]})
+            self._write({"path": path[:MAX_NAME_LENGTH], "status": status, "error": error[:MAX_NAME_LENGTH]})
 
     def _write(self, fields: dict[str, object]) -> None:
+        """Write a line with the present time and these fields, if there is an output."""
         if self._lines is not None:
             line = {"time": self._clock().isoformat(timespec="milliseconds"), **fields}
             self._lines.put(json.dumps(line).encode() + b"\n")
 
 
 def _lost(error: Exception) -> None:
+    """Logs that the output does not take lines; they are counted in `dropped`."""
     log.error("lines of the access log are lost: %s", error)

@@ -38,8 +38,8 @@ from podfit.vllm.facts import Facts
 if TYPE_CHECKING:
     from podfit.cluster import Cluster
 
-PEOPLE = 2
-"""Threads for what people, kubelets and Prometheus ask."""
+PEOPLE_THREADS = 2
+"""Threads for what people, kubelets and Prometheus ask. A choice: one slow client does not block the others."""
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def create_app(
 ) -> Application:
     """Create the HTTP application of both webhooks, /metrics and the health checks.
 
-    `ready`: whether reviews may come (None: always); `threads`: the number of threads for small reviews that the event
-    loop does not answer.
+    `ready`: whether reviews may come (None: always); `access`: None writes no access log; `threads`: the number of
+    threads for small reviews that the event loop does not answer.
 
     Each request uses `facts` together with the snapshot of `cluster`. The body of /readyz shows a stale snapshot or an
     invalid change of a live policy. Its status does not change, since the tables are still known, and the last good
@@ -64,16 +64,15 @@ def create_app(
     """
     app = Flask("podfit", static_folder=None)
 
-    def holding() -> tuple[Policy, Facts]:
+    def in_force() -> tuple[Policy, Facts]:
         """The policy and the facts of this moment."""
-        return (
-            policy.policy if isinstance(policy, Live) else policy,
-            cluster.facts(facts) if cluster is not None else facts,
-        )
+        policy_now = policy.policy if isinstance(policy, Live) else policy
+        facts_now = facts if cluster is None else cluster.facts(facts)
+        return policy_now, facts_now
 
     if access is not None:
         metrics.watch_access_log(access)
-    reviews = Reviews(holding, metrics, access or AccessLog(None))
+    reviews = Reviews(in_force, metrics, access or AccessLog(None))
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -82,16 +81,18 @@ def create_app(
     @app.get("/readyz")
     def readyz() -> Response:
         """200 with notes on what is stale or wrong; 503 with the reason while the server must not get reviews."""
-        why = ready.why_not() if ready else None
-        items = [
-            *(ready.problems() if ready else ()),
-            *(policy.report() if isinstance(policy, Live) else ()),
-            *(cluster.report() if cluster else ()),
-            data.age(),
-        ]
-        lines = ["ok", *items]
-        text = "".join(f"{one_line(line)}\n" for line in lines)
-        return _error(503, why) if why else Response(text, mimetype="text/plain")
+        why_not = ready.why_not() if ready else None
+        if why_not:
+            return _error(503, why_not)
+        lines = ["ok"]
+        if ready:
+            lines += ready.problems()
+        if isinstance(policy, Live):
+            lines += policy.report()
+        if cluster:
+            lines += cluster.report()
+        lines.append(data.age())
+        return Response("".join(f"{one_line(line)}\n" for line in lines), mimetype="text/plain")
 
     @app.get("/metrics")
     def scrape() -> Response:
@@ -115,9 +116,10 @@ def create_app(
         metrics.bad_request(500)
         return _error(500, "internal error")
 
-    people: Any = WSGIMiddleware(app, PEOPLE)  # type: ignore[arg-type]  # Flask has wsgiref's types, a2wsgi its own
+    people: Any = WSGIMiddleware(app, PEOPLE_THREADS)  # type: ignore[arg-type]  # Flask has wsgiref's types
     return Lanes(reviews, people, threads)
 
 
 def _error(code: int, message: str) -> Response:
+    """An answer with this HTTP status, and the message as one line in JSON."""
     return Response(json.dumps({"error": one_line(message)}) + "\n", code, mimetype="application/json")

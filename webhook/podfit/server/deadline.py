@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from threading import Event, Lock, Thread, get_ident
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds; how long the API server waits by default (admissionregistration `timeoutSeconds`)."""
-LONGEST = 30.0
+LONGEST_TIMEOUT = 30.0
 """Seconds; the API server allows no more."""
 REVIEW_SHARE = 0.8
 """Share of the API server's timeout after which the answer is given: the rest is for the network."""
@@ -33,8 +33,11 @@ TICK = 0.1
 """Seconds between two looks at the running evaluations."""
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+"""Unit of a Go duration → seconds."""
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|us|µs|ns|m|s)")
+"""One number of a Go duration with its unit ("1m30s" has two)."""
 _RAISE = ctypes.pythonapi.PyThreadState_SetAsyncExc
+"""Raises an exception in another thread, when CPython next looks for one there."""
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +49,23 @@ class OutOfTime(BaseException):
 @lru_cache(64)
 def patience(query: str) -> float:
     """Seconds within which the answer to a request with this query (`timeout=10s`, a Go duration) must be given.
-    It is a share of that timeout, which is DEFAULT_TIMEOUT if it is absent or not valid, and at most LONGEST."""
-    text = next((part.removeprefix("timeout=") for part in query.split("&") if part.startswith("timeout=")), "")
+    It is a share of that timeout, which is DEFAULT_TIMEOUT if it is absent or not valid, and at most
+    LONGEST_TIMEOUT."""
+    timeouts = [field.removeprefix("timeout=") for field in query.split("&") if field.startswith("timeout=")]
+    text = timeouts[0] if timeouts else ""
     parts = _PART.findall(text)
-    read = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    is_valid = "".join(number + unit for number, unit in parts) == text
-    return REVIEW_SHARE * (min(read, LONGEST) if is_valid and read > 0 else DEFAULT_TIMEOUT)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    is_valid = seconds > 0 and "".join(number + unit for number, unit in parts) == text
+    return REVIEW_SHARE * (min(seconds, LONGEST_TIMEOUT) if is_valid else DEFAULT_TIMEOUT)
+
+
+class _Limits(NamedTuple):
+    """When the call of a thread must be over, whichever comes first."""
+
+    end: float
+    """In seconds of the watch's clock."""
+    processor_end: float
+    """In seconds of processor time of the thread."""
 
 
 class DeadlineWatch:
@@ -62,19 +76,22 @@ class DeadlineWatch:
         self._clock = clock
         self._failed = failed
         self._lock = Lock()
-        self._ends: dict[int, tuple[float, float]] = {}
-        """Thread → when its call must be over, by the clock and by the thread's own time."""
+        self._limits: dict[int, _Limits] = {}
+        """Thread with a running call → its limits."""
         self._busy = Event()
+        """Set while there may be running calls."""
         self._thread: Thread | None = None
+        """The thread that looks; None before the first call."""
 
     def within(self, seconds: float, call: Callable[[], T], judging: float | None = None) -> T:
         """The result of `call`; raises OutOfTime if it takes longer than `seconds`.
 
-        It also does so after `judging` (default: `JUDGING`) seconds of processor time."""
+        It also does so after `judging` (None: `JUDGING`) seconds of processor time."""
         if self._thread is None or not self._thread.is_alive():
             self._start()
         thread = get_ident()
-        self._ends[thread] = self._clock() + seconds, time.thread_time() + (JUDGING if judging is None else judging)
+        processor_seconds = JUDGING if judging is None else judging
+        self._limits[thread] = _Limits(self._clock() + seconds, time.thread_time() + processor_seconds)
         if not self._busy.is_set():
             self._busy.set()
         is_raised = False
@@ -85,7 +102,7 @@ class DeadlineWatch:
             raise
         finally:
             with self._lock:
-                is_ended = self._ends.pop(thread, None) is None
+                is_ended = self._limits.pop(thread, None) is None  # `look` has removed it
             if is_ended and not is_raised:
                 # It is set but not raised yet, and must not be raised after this call: CPython looks when a function in
                 # C returns. To withdraw it (with NULL) would leave the interpreter's mark that one is set. CPython 3.11
@@ -95,15 +112,11 @@ class DeadlineWatch:
     def look(self) -> None:
         """Raise OutOfTime in each thread whose call is over its time by one of its two limits."""
         now = self._clock()
-        with self._lock:
-            over = [
-                thread
-                for thread, (end, spent) in list(self._ends.items())  # they can't leave meanwhile: see `within`
-                if end <= now or _spent(thread) >= spent
-            ]
-            for thread in over:
-                del self._ends[thread]
-                _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
+        with self._lock:  # so that no call ends between the check and the exception: see `within`
+            for thread, limits in list(self._limits.items()):
+                if limits.end <= now or _processor_time(thread) >= limits.processor_end:
+                    del self._limits[thread]
+                    _RAISE(ctypes.c_ulong(thread), ctypes.py_object(OutOfTime))
 
     def _start(self) -> None:
         """Starts the thread that looks, or a new one if it has ended.
@@ -130,7 +143,7 @@ class DeadlineWatch:
                 self.look()
             except Exception as error:  # the next look may go well
                 self._wrong(error)
-            if self._ends:
+            if self._limits:
                 self._busy.set()
 
     def _wrong(self, error: Exception) -> None:
@@ -139,7 +152,7 @@ class DeadlineWatch:
         self._failed()
 
 
-def _spent(thread: int) -> float:
+def _processor_time(thread: int) -> float:
     """Seconds of processor time that this thread has used; 0 if the system does not show those of others (macOS)."""
     clock: Callable[[int], int] | None = getattr(time, "pthread_getcpuclockid", None)
     return time.clock_gettime(clock(thread)) if clock is not None else 0.0

@@ -13,8 +13,9 @@ import hashlib
 import marshal
 import re
 from collections.abc import Callable, Mapping
-from operator import itemgetter
+from operator import attrgetter
 from threading import Lock
+from typing import NamedTuple
 
 from cachetools import LRUCache
 
@@ -39,19 +40,36 @@ _TOKEN = re.compile(rb"u\x15\0\0\0kube-api-access-[a-z0-9]{5}")
 """The name of the volume that the ServiceAccount admission plugin adds to a Pod (plugin/pkg/admission/serviceaccount),
 as marshal writes a text of 21 bytes."""
 
-_NOBODY = review.unread("")
-"""Placeholder for the user of the request."""
+_NO_REQUEST = review.unread("")
+"""Placeholder for the request of a kept decision: each request of the same essence has its own."""
+MAX_SHARE = 64
+"""A decision larger than this fraction (1/64) of the cache is not kept, so that it does not push out many others."""
 
-_Key = tuple[str, str, str, bytes]
-"""Webhook, version of the policy, version of the facts, hash of the request."""
+
+class _Key(NamedTuple):
+    """All that a decision depends on."""
+
+    webhook: str
+    policy_version: str
+    facts_version: str
+    request_hash: bytes
+    """SHA-256 of the essential request (`_essential`)."""
+
+
+class _Kept(NamedTuple):
+    """A decision in the cache."""
+
+    decision: Decision
+    weight: int
+    """Bytes, about (`_weight`)."""
 
 
 class DecisionCache:
-    """Remembers the last decisions, each with its weight; safe for threads."""
+    """Remembers the decisions that were used last, within a limit of bytes; safe for threads."""
 
     def __init__(self, size: int = CACHE_BYTES) -> None:
         self._lock = Lock()
-        self._kept: LRUCache[_Key, tuple[Decision, int]] = LRUCache(size, getsizeof=itemgetter(1))
+        self._kept: LRUCache[_Key, _Kept] = LRUCache(size, getsizeof=attrgetter("weight"))
 
     def decide(
         self,
@@ -61,28 +79,29 @@ class DecisionCache:
         facts: Facts,
         compute: Callable[[Request], Decision] | None = None,
     ) -> Decision:
-        """The decision of `review.decide`, from the cache if the same request came before.
+        """The decision of `review.decide`, from the cache if the same request came before (then `remembered`).
 
-        `compute`: called instead of `review.decide` for a new request; raises only what that raises.
+        `compute`: called instead of `review.decide` for a new request, without the parts that no rule reads. What it
+        raises is raised here.
         """
         compute = compute or (lambda essential_request: review.decide(webhook, essential_request, policy, facts))
         essential = _essential(request)
         try:
-            what = _bytes(essential)
+            content = _bytes(essential)
         except ValueError:  # nested deeper than marshal goes
             return compute(request)
-        key = (webhook, policy.version, facts.version, hashlib.sha256(what).digest())
+        key = _Key(webhook, policy.version, facts.version, hashlib.sha256(content).digest())
         with self._lock:
             cached = self._kept.get(key)
         if cached is not None:
-            return cached[0]._replace(request=request, remembered=True)
+            return cached.decision._replace(request=request, remembered=True)
         decision = compute(essential)
         if decision.error is None and not _may_soften(decision):  # else the next one is computed again
-            kept = decision._replace(request=_NOBODY)
+            kept = decision._replace(request=_NO_REQUEST)
             weight = _weight(kept)
-            if weight <= self._kept.maxsize // 64:  # one must not push out all others
+            if weight <= self._kept.maxsize // MAX_SHARE:
                 with self._lock:
-                    self._kept[key] = kept, weight
+                    self._kept[key] = _Kept(kept, weight)
         return decision._replace(request=request)
 
 
@@ -93,28 +112,24 @@ def _may_soften(decision: Decision) -> bool:
 
 
 def _weight(decision: Decision) -> int:
-    """About the bytes that a decision takes in memory."""
+    """About the bytes that a decision takes in memory, with a byte per character of its texts."""
     status = decision.status or {}
-    causes = status.get("details", {}).get("causes", ())
-    pairs = (
-        len(decision.rules) + len(decision.exempted) + sum(len(shadowed.rules) + 1 for shadowed in decision.shadowed)
-    )
     texts = (decision.patch or "", status.get("message", ""), *decision.warnings, *decision.annotations.values())
-    return (
-        _ENTRY
-        + sum(map(len, texts))
-        + sum(len(cause["message"]) + len(cause["field"]) + _CAUSE for cause in causes)
-        + pairs * _PAIR
-    )
+    text_bytes = sum(len(text) for text in texts)
+    causes = status.get("details", {}).get("causes", ())
+    cause_bytes = sum(len(cause["message"]) + len(cause["field"]) + _CAUSE for cause in causes)
+    shadow_pairs = sum(len(shadow.rules) + 1 for shadow in decision.shadowed)  # its findings, and the policy itself
+    pairs = len(decision.rules) + len(decision.exempted) + shadow_pairs
+    return _ENTRY + text_bytes + cause_bytes + pairs * _PAIR
 
 
 def _essential(request: Request) -> Request:
-    """The request without what makes no difference to its answer."""
+    """The request without the parts that no rule reads (see the module)."""
     obj = request.object
-    made_up = obj is not None and _is_name_made_up(obj)
+    has_made_up_name = obj is not None and _is_name_made_up(obj)
     return request._replace(
         uid="",
-        name=None if made_up else request.name,
+        name=None if has_made_up_name else request.name,
         object=_without_made_up(obj),
         old_object=_without_made_up(request.old_object),
         dry_run=False,
@@ -131,22 +146,25 @@ def _is_name_made_up(obj: JSON) -> bool:
 def _without_made_up(obj: JSON | None) -> JSON | None:
     """The object without its status and the metadata that the API server makes. None, and an object whose metadata is
     not a mapping, are returned as they are."""
-    if obj is None or not isinstance(metadata := obj.get("metadata", {}), Mapping):
+    metadata = obj.get("metadata", {}) if obj is not None else None
+    if obj is None or not isinstance(metadata, Mapping):
         return obj
-    left = dict(metadata)
-    for name in _MADE_UP:
-        left.pop(name, None)
-    if left.get("generateName"):
-        left.pop("name", None)
-    essential = {**obj, "metadata": left}
+    essential_metadata = {name: value for name, value in metadata.items() if name not in _MADE_UP}
+    if essential_metadata.get("generateName"):
+        essential_metadata.pop("name", None)
+    essential = {**obj, "metadata": essential_metadata}
     essential.pop("status", None)
     return essential
 
 
 def _bytes(request: Request) -> bytes:
-    """The request as bytes, the random letters of the token's volume replaced. With several such names it is as given.
+    """The request as bytes, equal for equal requests; raises ValueError if it is nested too deep.
 
-    marshal's format 2 writes equal values alike; newer ones also write which value is referenced twice."""
-    what = marshal.dumps([*request], 2)
-    tokens = set(_TOKEN.findall(what))
-    return what.replace(tokens.pop(), b"(token)") if len(tokens) == 1 else what
+    The name of the token's volume, which ends with random letters, is replaced. With several such names none is, since
+    a difference between them would be lost. marshal's format 2 writes equal values alike. Newer ones also write which
+    value is referenced twice."""
+    content = marshal.dumps([*request], 2)
+    token_volumes = set(_TOKEN.findall(content))
+    if len(token_volumes) != 1:
+        return content
+    return content.replace(token_volumes.pop(), b"(token)")

@@ -24,18 +24,22 @@ from podfit.vllm.release import from_image, known_releases
 EXPIRY_WARNING = timedelta(days=14)
 """Time before a certificate's end from which it is reported."""
 FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
+"""The API server's metric of calls that failed, with failurePolicy Ignore, so that the object passed."""
 REQUEST_COUNTER = "apiserver_admission_webhook_request_total"
+"""The API server's metric of all calls of webhooks."""
 JSON = Mapping[str, Any]
 State = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One answer."""
+    """One line of the report."""
 
     state: State
     about: str
+    """The subject ("replicas")."""
     text: str
+    """The observation."""
     next: str = ""
     """The advice; empty if all is well."""
 
@@ -113,30 +117,23 @@ class _Names:
 def examine(observed: Observed, mine: str) -> list[CheckResult]:
     """All lines, in the order in which an admin would look; `mine` is this program's version. If there is certainly no
     webhook, only the lines on that, on versions and on facts."""
-    entries = {
-        kind: configuration
-        for kind, configuration in observed.configurations.items()
-        if isinstance(configuration, Mapping)
-    }
-    unseen = any(isinstance(value, Unseen) for value in observed.configurations.values())
-    names = _Names(frozenset(hook["name"] for hook in hooks(entries)), not unseen)
+    configurations = {kind: value for kind, value in observed.configurations.items() if isinstance(value, Mapping)}
+    has_unseen = any(isinstance(value, Unseen) for value in observed.configurations.values())
+    names = _Names(frozenset(hook["name"] for hook in hooks(configurations)), all_known=not has_unseen)
     lines = [*_configurations(observed.configurations)]
-    if entries:
-        lines += [
-            *_switch(entries, observed.now),
-            *_bundles(entries, observed.now),
-            *_served(observed.served, observed.now),
-        ]
-    if entries or unseen:
-        replicas = [*_replicas(observed, entries)]
+    if configurations:
+        lines += _switch(configurations, observed.now)
+        lines += _bundles(configurations, observed.now)
+        lines += _served(observed.served, observed.now)
+    if configurations or has_unseen:
+        replicas = [*_replicas(observed, configurations)]
         causes = dict.fromkeys(line.about for line in (*lines, *replicas) if line.state == "fail")
-        lines += [
-            *_api_server_results(observed, entries, names, tuple(causes)),
-            *_fail_open(observed, names),
-            *replicas,
-            *_callers(observed),
-        ]
-        lines += [*_mutators(observed.mutators, entries), *_policies(observed)]
+        lines += _api_server_results(observed, configurations, names, tuple(causes))
+        lines += _fail_open(observed, names)
+        lines += replicas
+        lines += _callers(observed)
+        lines += _mutators(observed.mutators, configurations)
+        lines += _policies(observed)
     return [*lines, *_versions(observed, mine), *_facts(observed.images)]
 
 
@@ -169,36 +166,38 @@ def _configurations(configurations: Mapping[str, JSON | Unseen | None]) -> Itera
             yield CheckResult("ok", about, "there is none: nothing is patched (webhooks.mutating: false)")
 
 
-def _switch(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
+def _switch(configurations: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
     """A line for each configuration that `podfit off` has paused, or whose pause is over; "on" if all are on and no
-    condition is left."""
-    for kind, item in entries.items():
-        state, note, end = registration.state(item, now), registration.note(item), registration.ends(item)
+    condition is left. `configurations`: kind → podfit's own object."""
+    for kind, configuration in configurations.items():
+        state, end = registration.state(configuration, now), registration.ends(configuration)
+        until = f"{end:%Y-%m-%d %H:%M} UTC" if end else ""
         if state != "on":
-            text = (
-                f"{kind} is {state}"
-                + (f", {note}" if note else "")
-                + (f", until {end:%Y-%m-%d %H:%M} UTC" if end else "")
-            )
+            parts = [f"{kind} is {state}", registration.note(configuration), f"until {until}" if until else ""]
+            text = ", ".join(part for part in parts if part)
             yield CheckResult("warn", "switch", text, "podfit on" if state == "off" else "podfit off, or podfit on")
-        elif end:
-            text = f"{kind} is on: `podfit off --for` ended at {end:%Y-%m-%d %H:%M} UTC"
+        elif until:
+            text = f"{kind} is on: `podfit off --for` ended at {until}"
             yield CheckResult("ok", "switch", text, "podfit on removes its condition")
-    if all(registration.state(value) == "on" for value in entries.values()):
+    # Without `now`, a condition counts as off even if its end is over.
+    if all(registration.state(configuration) == "on" for configuration in configurations.values()):
         yield CheckResult("ok", "switch", "on")
 
 
-def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
-    """Report if each webhook has a CA bundle, and how long its CAs are valid."""
+_BUNDLE_ADVICE = (
+    "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
+    "with files it is the chart's value certificates.caBundle"
+)
+
+
+def _bundles(configurations: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult]:
+    """A line for each webhook without a valid CA bundle; if all are valid, one line on their CAs and their end."""
     bundles = {
         f"{kind}, {hook['name']}": renewal.bundle_of(hook)
-        for kind, item in entries.items()
-        for hook in hooks({kind: item})
+        for kind, configuration in configurations.items()
+        for hook in hooks({kind: configuration})
     }
-    advice = (
-        "podfit writes it within seconds: look at the log of its Pods; with cert-manager at its cainjector's; "
-        "with files it is the chart's value certificates.caBundle"
-    )
+    advice = _BUNDLE_ADVICE
     for where, cas in bundles.items():
         if not cas:
             yield CheckResult("fail", "caBundle", f"{where}: empty, so the API server trusts no server", advice)
@@ -211,22 +210,21 @@ def _bundles(entries: Mapping[str, JSON], now: datetime) -> Iterator[CheckResult
             yield CheckResult("warn", "caBundle", f"{where}: something in it is not a certificate", advice)
     # The order does not matter: a CA that is appended to an edited bundle has another place in the other bundles.
     good = [frozenset(cas) for cas in bundles.values() if cas and renewal.BROKEN not in cas]
-    if good and len(good) == len(bundles):  # else each problem has its line
-        several = sorted({len(cas) for cas in good})
-        last = max(certs.not_after(ca) for cas in good for ca in cas)
-        count = " or ".join(str(number) for number in several)
-        if len(set(good)) > 1:
-            yield CheckResult(
-                "warn", "caBundle", "not the same in every webhook", "look again in a minute; then at podfit's log"
-            )
-        else:
-            yield CheckResult(
-                "ok", "caBundle", f"{count} CA{'s' if several != [1] else ''}, the last one until {last:%Y-%m-%d}"
-            )
+    if not good or len(good) < len(bundles):  # each problem has its line
+        return
+    if len(set(good)) > 1:
+        advice = "look again in a minute; then at podfit's log"
+        yield CheckResult("warn", "caBundle", "not the same in every webhook", advice)
+        return
+    cas_of_all = good[0]
+    last_end = max(certs.not_after(ca) for ca in cas_of_all)
+    count = f"{len(cas_of_all)} CA{'' if len(cas_of_all) == 1 else 's'}"
+    yield CheckResult("ok", "caBundle", f"{count}, the last one until {last_end:%Y-%m-%d}")
 
 
 def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
-    """Report if each address has a certificate that the webhook's CAs verify, and how long it is valid."""
+    """A line for each address: no answer, a certificate that the webhook's CAs do not verify, one that was not renewed
+    in time, or a good one with its end."""
     for answer in served:
         if not answer.certificate:
             yield CheckResult(
@@ -254,31 +252,23 @@ def _served(served: Iterable[Served], now: datetime) -> Iterator[CheckResult]:
 
 
 def _api_server_results(
-    observed: Observed, entries: Mapping[str, JSON], hook_names: _Names, causes: tuple[str, ...]
+    observed: Observed, configurations: Mapping[str, JSON], hook_names: _Names, causes: tuple[str, ...]
 ) -> Iterator[CheckResult]:
-    """A line on whether the API server asks podfit, by its answer to the faulty Pod, and if that passed, by its
-    metrics. `causes`: what else fails, which may be the reason."""
-    about, advice = "API server", "podfit off lets everything pass"
-    if isinstance(observed.answer, Unseen):
-        text = f"not tried whether it asks podfit: {observed.answer.why}"
+    """One line on whether the API server asks podfit, by its answer to the faulty Pod, and if that passed, by its
+    metrics. `causes`: the subjects of lines that fail, which may be the reason; empty: none does."""
+    about, answer = "API server", observed.answer
+    if isinstance(answer, Unseen):
+        text = f"not tried whether it asks podfit: {answer.why}"
         yield CheckResult("warn", about, text, "kubectl apply --dry-run=server -f your-vllm.yaml")
-    elif any(name in hook_names for name in re.findall(r'admission webhook "([^"]*)" denied', observed.answer)):
-        yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
-    elif any(name in hook_names for name in re.findall(r'failed calling webhook "([^"]*)"', observed.answer)):
-        yield CheckResult(
-            "fail", about, f"it can't reach podfit: {observed.answer.rpartition('failed calling webhook ')[2]}", advice
-        )
-    elif observed.answer:
-        yield CheckResult(
-            "warn", about, f"the faulty Pod was denied, but not by podfit: {observed.answer}", "--probe-namespace NAME"
-        )
-    elif any(registration.state(value, observed.now) != "on" for value in entries.values()):
+    elif answer:
+        yield _denial_result(answer, hook_names)
+    elif any(registration.state(item, observed.now) != "on" for item in configurations.values()):
         yield CheckResult("ok", about, "a faulty Pod (a dry run) passed: podfit is off")
-    elif _more(observed, FAIL_OPEN, hook_names):
+    elif _has_increased(observed, FAIL_OPEN, hook_names):
         port = "is the port open from the control plane to podfit's Pods? docs/security.md"
         yield CheckResult("fail", about, "a faulty Pod (a dry run) passed unchecked: it can't reach podfit",
                    f"fix first what fails here: {', '.join(causes)}" if causes else port)  # fmt: skip
-    elif _more(observed, REQUEST_COUNTER, hook_names):
+    elif _has_increased(observed, REQUEST_COUNTER, hook_names):
         yield CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), which the policy allows")
     elif isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         yield CheckResult("warn", about, "a faulty Pod (a dry run) passed; whether podfit was asked is unknown",
@@ -288,7 +278,20 @@ def _api_server_results(
                    "does the webhooks' namespaceSelector choose that namespace? --probe-namespace NAME")  # fmt: skip
 
 
-def _more(observed: Observed, family: str, hook_names: _Names) -> bool:
+def _denial_result(answer: str, hook_names: _Names) -> CheckResult:
+    """The line on the API server's message that denied the faulty Pod: by podfit, because it can't call podfit, or for
+    another reason."""
+    about = "API server"
+    if any(name in hook_names for name in re.findall(r'admission webhook "([^"]*)" denied', answer)):
+        return CheckResult("ok", about, "it asked podfit about a faulty Pod (a dry run), and podfit denied it")
+    if any(name in hook_names for name in re.findall(r'failed calling webhook "([^"]*)"', answer)):
+        reason = answer.rpartition("failed calling webhook ")[2]
+        return CheckResult("fail", about, f"it can't reach podfit: {reason}", "podfit off lets everything pass")
+    text = f"the faulty Pod was denied, but not by podfit: {answer}"
+    return CheckResult("warn", about, text, "--probe-namespace NAME")
+
+
+def _has_increased(observed: Observed, family: str, hook_names: _Names) -> bool:
     """True if the API server has counted more of a metric than before the Pod was tried; False if it is unknown."""
     if isinstance(observed.before, Unseen) or isinstance(observed.metrics, Unseen):
         return False
@@ -305,42 +308,47 @@ def _fail_open(observed: Observed, hook_names: _Names) -> Iterator[CheckResult]:
         yield CheckResult("warn", "fail-open", f"not known how often objects passed unchecked: {metrics.why}",
                    "ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
         return
-    opened = _counts(metrics, FAIL_OPEN, hook_names)
-    entries = _counts(metrics, REQUEST_COUNTER, hook_names)
-    calls = f"of {sum(entries.values()):.0f} calls of this API server"
-    if total := sum(opened.values()):
-        which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(opened.items()) if count)
-        since = f" since {began:%Y-%m-%d %H:%M} UTC" if (began := _began(metrics)) else ""
-        text = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
-        yield CheckResult("ok", "fail-open", text + " (an earlier podfit doctor's tries are among them)",
-                   "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
-    else:
+    failed = _counts(metrics, FAIL_OPEN, hook_names)
+    all_calls = _counts(metrics, REQUEST_COUNTER, hook_names)
+    calls = f"of {sum(all_calls.values()):.0f} calls of this API server"
+    total = sum(failed.values())
+    if not total:
         yield CheckResult("ok", "fail-open", f"no object passed unchecked, {calls}")
+        return
+    which = ", ".join(f"{name} {count:.0f}" for name, count in sorted(failed.items()) if count)
+    start = _start_of_api_server(metrics)
+    since = f" since {start:%Y-%m-%d %H:%M} UTC" if start else ""
+    text = f"{total:.0f} failed, {calls}{since}, and what they asked about passed: {which}"
+    yield CheckResult("ok", "fail-open", text + " (an earlier podfit doctor's tries are among them)",
+               "when? ask Prometheus: increase(apiserver_admission_webhook_fail_open_count[1d])")  # fmt: skip
 
 
-def _began(metrics: str) -> datetime | None:
+def _start_of_api_server(metrics: str) -> datetime | None:
     """The time at which the API server started; None if its metrics lack it."""
     match = re.search(r"^process_start_time_seconds (\S+)$", metrics, re.MULTILINE)
     return datetime.fromtimestamp(float(match[1]), UTC) if match else None
 
 
 def _counts(metrics: str, family: str, hook_names: _Names) -> dict[str, float]:
-    """Name of a webhook → the sum of a metric's samples, for each of these names that has some."""
-    entries: dict[str, float] = {}
+    """Name of a webhook → the sum of a metric's samples, for each of these names that has some.
+
+    `metrics`: in Prometheus' text format, of which only the lines of the metric `family` are parsed."""
+    counts: dict[str, float] = {}
     family_text = "\n".join(line for line in metrics.splitlines() if line.startswith(f"{family}{{")) + "\n"
     for metric in text_string_to_metric_families(family_text):
         for sample in metric.samples:
-            if (name := sample.labels.get("name", "")) in hook_names:
-                entries[name] = entries.get(name, 0) + sample.value
-    return entries
+            name = sample.labels.get("name", "")
+            if name in hook_names:
+                counts[name] = counts.get(name, 0) + sample.value
+    return counts
 
 
 # ── the replicas ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """Report if replicas are ready, what each says in /readyz, and what happens without them."""
-    fails = sorted({hook["name"] for hook in hooks(entries) if hook.get("failurePolicy") == "Fail"})
+def _replicas(observed: Observed, configurations: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """Lines on how many replicas are ready, on what happens without them (`failurePolicy`), and on each replica."""
+    fails = sorted({hook["name"] for hook in hooks(configurations) if hook.get("failurePolicy") == "Fail"})
     deployment = observed.deployment
     if isinstance(deployment, Unseen):
         yield CheckResult("warn", "replicas", f"can't be seen: {deployment.why}")
@@ -359,18 +367,26 @@ def _replicas(observed: Observed, entries: Mapping[str, JSON]) -> Iterator[Check
                        "its restart stops every vLLM workload: replicaCount: 2, or Ignore")  # fmt: skip
     if fails:
         yield CheckResult("ok", "failurePolicy", f"Fail ({', '.join(fails)}): without an answer objects are rejected")
-    elif entries:
+    elif configurations:
         yield CheckResult("ok", "failurePolicy", "Ignore: without an answer objects pass")
-    for pod, body in observed.ready.items():
-        if isinstance(body, Unseen):
-            yield CheckResult("warn", "replica", f"{pod}: the API server can't ask its /readyz: {body.why}")
-        elif body[:1] != ("ok",):
-            yield CheckResult("fail", "replica", f"{pod}: not ready: {' '.join(body)}", f"kubectl logs {pod}")
-        elif problems := [line for line in body[1:] if _PROBLEM.search(line)]:
-            for problem in problems:
-                yield CheckResult("warn", "replica", f"{pod}: {problem}")
-        else:
-            yield CheckResult("ok", "replica", f"{pod}: ready")
+    for pod, lines in observed.ready.items():
+        yield from _replica(pod, lines)
+
+
+def _replica(pod: str, readyz: tuple[str, ...] | Unseen) -> Iterator[CheckResult]:
+    """A line for each problem in the answer of a Pod's /readyz; if there is none, that it is ready. Its first line is
+    "ok" if the Pod may get reviews."""
+    if isinstance(readyz, Unseen):
+        yield CheckResult("warn", "replica", f"{pod}: the API server can't ask its /readyz: {readyz.why}")
+        return
+    if readyz[:1] != ("ok",):
+        yield CheckResult("fail", "replica", f"{pod}: not ready: {' '.join(readyz)}", f"kubectl logs {pod}")
+        return
+    problems = [line for line in readyz[1:] if _PROBLEM.search(line)]
+    for problem in problems:
+        yield CheckResult("warn", "replica", f"{pod}: {problem}")
+    if not problems:
+        yield CheckResult("ok", "replica", f"{pod}: ready")
 
 
 _PROBLEM = re.compile(r"certificate|last good state|not seen|stale|expired|failed")
@@ -385,8 +401,9 @@ def _callers(observed: Observed) -> Iterator[CheckResult]:
         return  # `_replicas` reports it
     template = mapping(mapping(observed.deployment.get("spec")).get("template"))
     spec = mapping(template.get("spec"))
-    ours = [mapping(item) for item in as_list(spec.get("containers"))]
-    if any(str(word).startswith("--client-ca") for item in ours for word in as_list(item.get("args"))):
+    containers = [mapping(item) for item in as_list(spec.get("containers"))]
+    args = [str(argument) for container in containers for argument in as_list(container.get("args"))]
+    if any(argument.startswith("--client-ca") for argument in args):
         yield CheckResult("ok", about, "clients that show a certificate of the CA in certificates.clientCA")
         return
     if spec.get("hostNetwork"):
@@ -398,23 +415,28 @@ def _callers(observed: Observed) -> Iterator[CheckResult]:
         yield CheckResult("warn", about, text, "needed: the right to list networkpolicies in podfit's namespace")
         return
     labels = mapping(mapping(template.get("metadata")).get("labels"))
-    ports = [mapping(port) for item in ours for port in as_list(item.get("ports"))]
-    applied = [
-        network_policy
-        for network_policy in observed.network_policies
-        if _applies(mapping(network_policy.get("spec")), labels)
-    ]
-    rules = [(_name(item), rule) for item in applied for rule in _rules(item, ports)]
-    open_to_all = [name for name, rule in rules if _is_open(rule)]
-    if open_to_all or not applied:
-        why = f"NetworkPolicy {open_to_all[0]} allows every peer" if applied else "no NetworkPolicy selects its Pods"
+    ports = [mapping(port) for container in containers for port in as_list(container.get("ports"))]
+    yield _network_policy_result(observed.network_policies, labels, ports)
+
+
+def _network_policy_result(policies: Iterable[JSON], labels: Mapping[str, str], ports: list[JSON]) -> CheckResult:
+    """The line on whether NetworkPolicies limit the callers of Pods with these labels and container ports. They allow
+    the union of all peers, so one rule for every peer, or no policy at all, allows every Pod."""
+    about = "callers"
+    applied = [policy for policy in policies if _applies(mapping(policy.get("spec")), labels)]
+    peers = 0
+    why = "" if applied else "no NetworkPolicy selects its Pods"
+    for policy in applied:
+        for rule in _rules(policy, ports):
+            peers += len(as_list(rule.get("from")))
+            if _is_open(rule) and not why:
+                why = f"NetworkPolicy {_name(policy)} allows every peer"
+    if why:
         advice = f"set networkPolicy.from or certificates.clientCA: {_WHO}"
-        yield CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
-    else:
-        peers = sum(len(as_list(rule.get("from"))) for _, rule in rules)
-        names = ", ".join(_name(item) for item in applied)
-        text = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
-        yield CheckResult("ok", about, text)
+        return CheckResult("warn", about, f"every Pod can call podfit: {why}", advice)
+    names = ", ".join(_name(policy) for policy in applied)
+    text = f"{peers} peer{'' if peers == 1 else 's'} of NetworkPolicy {names}, if the network plugin enforces it"
+    return CheckResult("ok", about, text)
 
 
 _WHO = "docs/security.md, Callers"
@@ -422,28 +444,34 @@ _WHO = "docs/security.md, Callers"
 
 
 def _applies(spec: JSON, labels: Mapping[str, str]) -> bool:
-    """True if a NetworkPolicy limits what reaches Pods with these labels."""
+    """True if a NetworkPolicy with this `spec` limits what reaches Pods with these labels. False if its selector is not
+    valid, or can't be evaluated."""
+    types = as_list(spec.get("policyTypes") or ["Ingress"])  # the API's default, if it has no rule of egress
+    if "Ingress" not in types:
+        return False
     selector = of_object(mapping(spec.get("podSelector")))
-    return "Ingress" in as_list(spec.get("policyTypes") or ["Ingress"]) and bool(selector and selector.selects(labels))
+    return selector is not None and bool(selector.selects(labels))
 
 
 def _rules(policy: JSON, ports: Iterable[JSON]) -> Iterator[JSON]:
-    """A NetworkPolicy's rules of ingress to one of these ports of a container."""
+    """A NetworkPolicy's rules of ingress to one of these ports of a container; a rule without ports is for all."""
     for rule in as_list(mapping(policy.get("spec")).get("ingress")):
-        items = [mapping(item) for item in as_list(mapping(rule).get("ports"))]
-        if not items or any(_is_in(port, item) for port in ports for item in items):
+        rule_ports = [mapping(item) for item in as_list(mapping(rule).get("ports"))]
+        if not rule_ports or any(_covers(rule_port, port) for port in ports for rule_port in rule_ports):
             yield mapping(rule)
 
 
-def _is_in(port: JSON, value: JSON) -> bool:
+def _covers(rule_port: JSON, container_port: JSON) -> bool:
     """True if a NetworkPolicy's port, by name or number or as a range, covers the container's TCP port. One without a
     port covers all; one of another protocol covers none."""
-    first, number = value.get("port"), port.get("containerPort")
-    if value.get("protocol", "TCP") != "TCP":
+    first, number = rule_port.get("port"), container_port.get("containerPort")
+    if rule_port.get("protocol", "TCP") != "TCP":
         return False
+    if first is None:
+        return True
     if not isinstance(first, int) or not isinstance(number, int):
-        return first is None or first == port.get("name")
-    return first <= number <= int(value.get("endPort") or first)
+        return bool(first == container_port.get("name"))
+    return first <= number <= int(rule_port.get("endPort") or first)
 
 
 def _is_open(rule: JSON) -> bool:
@@ -459,12 +487,13 @@ def _admits_all_peers(peer: JSON) -> bool:
     return peer.get("namespaceSelector") == {} and not peer.get("podSelector")
 
 
-def _mutators(mutators: tuple[JSON, ...] | Unseen, entries: Mapping[str, JSON]) -> Iterator[CheckResult]:
-    """A line on other mutating webhooks that change Pods, and those that API servers call after podfit's, by name."""
+def _mutators(mutators: tuple[JSON, ...] | Unseen, configurations: Mapping[str, JSON]) -> Iterator[CheckResult]:
+    """A line on other mutating webhooks that change Pods, and on those that API servers call after podfit's: they call
+    webhooks in the order of the configurations' names."""
     if isinstance(mutators, Unseen):
         yield CheckResult("warn", "other mutators", f"can't be seen: {mutators.why}")
         return
-    ours = {_name(item) for kind, item in entries.items() if kind.startswith("mutating")}
+    ours = {_name(item) for kind, item in configurations.items() if kind.startswith("mutating")}
     others = sorted(_name(mutator) for mutator in mutators if _name(mutator) not in ours and _mutates_pods(mutator))
     if not others:
         yield CheckResult("ok", "other mutators", "no other webhook changes Pods")
@@ -478,13 +507,14 @@ def _mutators(mutators: tuple[JSON, ...] | Unseen, entries: Mapping[str, JSON]) 
 
 def _mutates_pods(configuration: JSON) -> bool:
     """True if a webhook of the configuration is called when a Pod is created."""
-    return any(
-        {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
-        and {"", "*"} & set(rule.get("apiGroups") or ())
-        and {"CREATE", "*"} & set(rule.get("operations") or ())
-        for hook in configuration.get("webhooks") or ()
-        for rule in hook.get("rules") or ()
-    )
+    for hook in configuration.get("webhooks") or ():
+        for rule in hook.get("rules") or ():
+            for_pods = {"pods", "*", "*/*", "pods/*"} & set(rule.get("resources") or ())
+            of_core_group = {"", "*"} & set(rule.get("apiGroups") or ())
+            on_create = {"CREATE", "*"} & set(rule.get("operations") or ())
+            if for_pods and of_core_group and on_create:
+                return True
+    return False
 
 
 # ── policies, versions ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -512,30 +542,29 @@ def _policies(observed: Observed) -> Iterator[CheckResult]:
         else:
             yield CheckResult("warn", "policies", f"can't be seen: {observed.policies.why}")
         return
-    bad = 0
-    for policy in observed.policies:
-        conditions = (policy.get("status") or {}).get("conditions") or ()
-        accepted = next((condition for condition in conditions if condition.get("type") == "Accepted"), None)
-        if accepted is None:
-            bad += 1
-            yield CheckResult("warn", "policies", f"{_name(policy)}: no replica has accepted it", "are replicas ready?")
-        elif accepted.get("status") != "True":
-            bad += 1
-            yield CheckResult(
-                "fail", "policies", f"{_name(policy)}: {accepted.get('message')}", "fix it; the last good state applies"
-            )
-    if not bad:
-        yield CheckResult("ok", "policies", _policy_count(len(observed.policies)))
+    problems = [result for policy in observed.policies if (result := _policy_problem(policy)) is not None]
+    yield from problems or [CheckResult("ok", "policies", _policy_count(len(observed.policies)))]
+
+
+def _policy_problem(policy: JSON) -> CheckResult | None:
+    """The line on a Policy object that is not in force; None if it is, by its condition Accepted."""
+    conditions = (policy.get("status") or {}).get("conditions") or ()
+    accepted = next((condition for condition in conditions if condition.get("type") == "Accepted"), None)
+    if accepted is None:
+        return CheckResult("warn", "policies", f"{_name(policy)}: no replica has accepted it", "are replicas ready?")
+    if accepted.get("status") != "True":
+        text = f"{_name(policy)}: {accepted.get('message')}"
+        return CheckResult("fail", "policies", text, "fix it; the last good state applies")
+    return None
 
 
 def _watches_policies(deployment: object) -> bool:
-    """True if the server's arguments ask for Policy objects."""
+    """True if the server's arguments ask for Policy objects: `--watch=nodes,policies`."""
     template = mapping(mapping(mapping(deployment).get("spec")).get("template"))
-    return any(
-        str(word).startswith("--watch=") and "policies" in str(word).removeprefix("--watch=").split(",")
-        for container in as_list(mapping(template.get("spec")).get("containers"))
-        for word in as_list(mapping(container).get("args"))
-    )
+    containers = as_list(mapping(template.get("spec")).get("containers"))
+    args = [str(argument) for container in containers for argument in as_list(mapping(container).get("args"))]
+    watches = [argument.removeprefix("--watch=") for argument in args if argument.startswith("--watch=")]
+    return any("policies" in kinds.split(",") for kinds in watches)
 
 
 def _policy_count(number: int) -> str:
@@ -544,37 +573,43 @@ def _policy_count(number: int) -> str:
 
 
 def _versions(observed: Observed, mine: str) -> Iterator[CheckResult]:
-    """The versions of this command, the installation and Kubernetes."""
+    """A line on the versions of this command (`mine`), the installation and Kubernetes; a warning if the first two are
+    known to differ. The installation's is that of the image, else that of the chart's label."""
     deployment = observed.deployment if isinstance(observed.deployment, Mapping) else {}
-    label = _nested(deployment, "metadata", "labels").get("app.kubernetes.io/version")  # what the chart was made for
+    label = _nested(deployment, "metadata", "labels").get("app.kubernetes.io/version")
     installed = _tag(deployment) or label or "not known"
     text = f"podfit {mine} here, {installed} in the cluster; Kubernetes {observed.version or 'not known'}"
-    differs = installed not in (mine, "not known")
-    yield CheckResult(
-        "warn" if differs else "ok", "versions", text, "use the same: findings may differ" if differs else ""
-    )
+    if installed in (mine, "not known"):
+        yield CheckResult("ok", "versions", text)
+    else:
+        yield CheckResult("warn", "versions", text, "use the same: findings may differ")
 
 
 def _facts(images: frozenset[str] | Unseen) -> Iterator[CheckResult]:
-    """Report if the cluster runs a vLLM that is newer than the facts of this podfit."""
+    """A line for each image with a vLLM that is newer than the facts of this podfit; if there is none, one on the age
+    of the facts. Images without a known release do not count."""
     if isinstance(images, Unseen):
         yield CheckResult("warn", "facts", f"images can't be seen: {images.why}", "needed: the right to list Pods")
         return
-    last = known_releases()[-1]
-    newer = {image: release for image in sorted(images) if (release := from_image(image)) and release > last}
-    for image, release in newer.items():
-        text = f"{image} holds vLLM {release}, the newest release known is {last}: its flags are not checked"
+    newest_known = known_releases()[-1]
+    has_newer = False
+    for image in sorted(images):
+        release = from_image(image)
+        if release is None or release <= newest_known:
+            continue
+        has_newer = True
+        text = f"{image} holds vLLM {release}, the newest release known is {newest_known}: its flags are not checked"
         yield CheckResult("warn", "facts", text, "a newer podfit, or podfit releases add (docs/releases.md)")
-    if not newer:
+    if not has_newer:
         yield CheckResult("ok", "facts", age())
 
 
 def _tag(deployment: JSON) -> str:
-    """The version in the tag of the image that runs, which may be another than the chart's own; empty if the tag is
-    not a version."""
+    """The version in the tag of the container `podfit`'s image, which may be another than the chart's own. Empty if the
+    tag is not a version, or there is no such container."""
     containers = _nested(deployment, "spec", "template", "spec").get("containers") or ()
-    image = next((str(container.get("image")) for container in containers if container.get("name") == "podfit"), "")
-    match = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", image)
+    images = [str(container.get("image")) for container in containers if container.get("name") == "podfit"]
+    match = re.search(r":v?(\d+\.[\w.+-]+)(?:@|$)", images[0]) if images else None  # a digest may follow
     return match[1] if match else ""
 
 

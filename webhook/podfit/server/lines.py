@@ -45,10 +45,13 @@ class Lines:
         leave any lock locked. What waited is the parent's to write."""
         self._lines: deque[bytes] = deque()
         self._some = Event()
+        """Set if there may be lines, or the thread must end."""
         self._ending = Event()
+        """Set by `close`."""
         self._lock = Lock()
         self._thread: Thread | None = None
         self._failing = False
+        """True if the last write failed."""
 
     def put(self, line: bytes) -> None:
         """Queue a line for the thread, or drop it if the queue is full. Never waits, never raises."""
@@ -62,19 +65,20 @@ class Lines:
             self._start()
 
     def close(self, seconds: float) -> None:
-        """Writes what waits, for at most so many seconds. A thread that starts meanwhile, for a late line, is ended
-        too."""
-        until = time.monotonic() + seconds
+        """Writes the waiting lines, for at most `seconds`, and ends the thread. A thread that starts meanwhile, for a
+        late line, is ended too."""
+        end = time.monotonic() + seconds
         while (thread := self._thread) is not None and thread.is_alive():
             self._ending.set()
             self._some.set()
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():  # the time is over
                 return
 
-    def _drop(self, lines: int) -> None:
+    def _drop(self, count: int) -> None:
+        """Counts lines as not written."""
         with self._lock:
-            self.dropped += lines
+            self.dropped += count
 
     def _start(self) -> None:
         """Starts the thread at the first line, and again if it has ended. If that fails, the next line tries again."""
@@ -91,11 +95,12 @@ class Lines:
             self._thread = thread
 
     def _run(self) -> None:
-        """Writes the lines, in batches, until the end; drops those that cannot be written."""
+        """Writes the lines, in batches, until `close`; drops those that cannot be written. Of several failed writes in
+        a row, only the first is reported."""
         while self._some.wait():
-            last = self._ending.is_set()
+            is_last_round = self._ending.is_set()  # before the queue is read: later lines start a new thread
             self._some.clear()
-            while batch := self._taken():
+            while batch := self._next_batch():
                 try:
                     self._write_all(b"".join(batch))
                     self._failing = False
@@ -104,7 +109,7 @@ class Lines:
                     if not self._failing:
                         self._lost(error)
                     self._failing = True
-            if last:
+            if is_last_round:
                 break
             self._ending.wait(SECONDS_BETWEEN_WRITES)
         with self._lock:
@@ -112,8 +117,8 @@ class Lines:
         if self._lines:  # put while this thread still seemed to be there
             self._start()
 
-    def _taken(self) -> list[bytes]:
-        """Take the next lines from the queue, at most LINES_PER_WRITE."""
+    def _next_batch(self) -> list[bytes]:
+        """Take the next lines from the queue, at most LINES_PER_WRITE; empty if there are none."""
         return [self._lines.popleft() for _ in range(min(len(self._lines), LINES_PER_WRITE))]
 
     def _write_all(self, text: bytes) -> None:

@@ -26,6 +26,7 @@ INTERVAL = 1.0
 """Seconds between two looks."""
 
 Objects = Mapping[str, Mapping[str, Any]]
+"""Name → Policy object."""
 log = logging.getLogger(__name__)
 
 
@@ -38,7 +39,7 @@ class LiveSource:
     layers: tuple[Layer, ...] = ()
     """The last good state."""
     problems: tuple[str, ...] = ()
-    """Why `content` does not hold."""
+    """Why `content` is not in force, each in one line; empty if it is."""
 
 
 class Live:
@@ -65,8 +66,11 @@ class Live:
         self._served = served
         self._clock = clock
         self._files: dict[str, LiveSource] = {}
+        """Path → state of each policy file."""
         self._sources: dict[str, LiveSource] = {}
-        self._apart: tuple[str, ...] = ()
+        """Name → state of each Policy object."""
+        self._conflicts: tuple[str, ...] = ()
+        """Problems of valid sources that contradict each other, each in one line."""
         self.objects_seen = False
         """The cluster's objects have been read at least once."""
         self.unknown = ""
@@ -78,22 +82,26 @@ class Live:
         self.changed = clock()
         """When it took effect."""
         self.look()
-        if broken := [line for source in self._files.values() for line in source.problems] + list(self._apart):
-            raise PolicyError(broken)
+        # Problems of Policy objects do not count here: their last good state is in force, or none of them.
+        problems = [problem for source in self._files.values() for problem in source.problems]
+        problems += self._conflicts
+        if problems:
+            raise PolicyError(problems)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The problems in the newest state of the files and objects, `FILE:LINE: path: message`."""
         sources = (*self._files.values(), *self._sources.values())
-        return (*(line for source in sources for line in source.problems), *self._apart)
+        return (*(problem for source in sources for problem in source.problems), *self._conflicts)
 
     def object_problems(self) -> dict[str, tuple[str, ...]]:
-        """Name of each Policy object → why its newest state is not in force; empty if it is."""
-        apart = {
-            name: tuple(line for line in self._apart if line.startswith(f"policies.podfit.dev/{name}: "))
-            for name in self._sources
-        }
-        return {name: source.problems + apart[name] for name, source in self._sources.items()}
+        """Name of each Policy object → why its newest state is not in force, a line each; empty if it is."""
+        problems: dict[str, tuple[str, ...]] = {}
+        for name, source in self._sources.items():
+            prefix = f"policies.podfit.dev/{name}: "  # the place of a problem in this object
+            conflicts = tuple(problem for problem in self._conflicts if problem.startswith(prefix))
+            problems[name] = source.problems + conflicts
+        return problems
 
     def report(self) -> list[str]:
         """The lines of /readyz on the policies' files and objects."""
@@ -106,8 +114,9 @@ class Live:
         return lines + [f"policy: {exception.place}: expired on {exception.until}" for exception in self.policy.expired]
 
     def look(self) -> None:
-        """Reads everything once, and takes over what is good."""
-        before, problems, expired = (self._files, self._sources, self.unknown), self.problems, self.policy.expired
+        """Reads everything once, puts what is valid into force, and logs new problems and expired exceptions."""
+        before = (self._files, self._sources, self.unknown)
+        problems_before, expired_before = self.problems, self.policy.expired
         self._files = {name: _next(self._files.get(name), name, text) for name, text in self._texts()}
         objects = self._read_objects()
         if objects is not None:
@@ -117,28 +126,29 @@ class Live:
         if (self._files, self._sources, self.unknown) != before:
             self._take_over()
             for problem in self.problems:
-                if problem not in problems:
+                if problem not in problems_before:
                     log.error("policy not taken over, the last good state is in use: %s", problem)
-            if problems and not self.problems:
+            if problems_before and not self.problems:
                 log.info("all policies hold again")
         self.policy = self.policy.at(self._clock())
         for exception in self.policy.expired:
-            if exception not in expired:
+            if exception not in expired_before:
                 log.warning(
                     "%s: an exception of policy %s expired on %s", exception.place, exception.policy, exception.until
                 )
 
     def run(self, stop: Event) -> None:
-        """Looks until `stop` is set. Never raises."""
-        unknown = ""
+        """Looks every INTERVAL until `stop` is set, and logs when the Policy objects become unknown and known. Never
+        raises."""
+        logged_unknown = ""
         while not stop.wait(INTERVAL):
             try:
                 self.look()
-                if self.unknown and self.unknown != unknown:
+                if self.unknown and self.unknown != logged_unknown:
                     log.error("nothing is enforced: %s", self.unknown)
-                elif unknown and not self.unknown:
+                elif logged_unknown and not self.unknown:
                     log.info("the Policy objects are known, the policies are enforced")
-                unknown = self.unknown
+                logged_unknown = self.unknown
                 self._tell(self._read_objects() or {}, self.object_problems())
             except Exception:  # our fault: logged, and tried again
                 log.exception("looking for changed policies failed")
@@ -148,20 +158,21 @@ class Live:
         Thread(target=self.run, args=(Event(),), name="policies", daemon=True).start()
 
     def _texts(self) -> Iterator[tuple[str, str | None]]:
-        """Name and text of each policy file; None as the text of one that can't be read. A JSON Schema in a folder is
-        left out."""
+        """(path, text) of each policy file; None as the text of one that can't be read. Of a folder, its YAML and JSON
+        files in the order of their names, without hidden files and JSON Schemas."""
         for place in self._places:
-            if place.is_dir():
-                inside = (
-                    path for path in sorted(place.iterdir()) if path.suffix in POLICY_SUFFIXES and path.name[0] != "."
-                )
-                read = ((str(path), _text(path)) for path in inside)
-                yield from ((name, text) for name, text in read if text is None or not is_schema(text))
-            else:
+            if not place.is_dir():
                 yield str(place), _text(place)
+                continue
+            for path in sorted(place.iterdir()):
+                if path.suffix not in POLICY_SUFFIXES or path.name.startswith("."):
+                    continue
+                text = _text(path)
+                if text is None or not is_schema(text):
+                    yield str(path), text
 
     def _read_objects(self) -> Objects | None:
-        """The cluster's Policy objects; None if they are unknown."""
+        """The cluster's Policy objects; None if they are unknown, or there is no cluster."""
         return None if self._objects is None else self._objects()
 
     def _why_unknown(self) -> str:
@@ -176,28 +187,31 @@ class Live:
         """Makes one policy of the last good state of all sources. If they contradict each other, the former policy
         stays. While the Policy objects are unknown, it is only audited."""
         layers = [layer for source in (*self._files.values(), *self._sources.values()) for layer in source.layers]
-        version = self.policy.version
+        version_before = self.policy.version
         try:
-            self._complete_policy, self._apart = of_layers(layers), ()
+            self._complete_policy, self._conflicts = of_layers(layers), ()
         except PolicyError as error:
-            self._apart = tuple(error.problems)
-        self.policy = (self._complete_policy.audited() if self.unknown else self._complete_policy).at(self._clock())
-        if self.policy.version != version:
+            self._conflicts = tuple(error.problems)
+        policy = self._complete_policy.audited() if self.unknown else self._complete_policy
+        self.policy = policy.at(self._clock())
+        if self.policy.version != version_before:
             self.changed = self._clock()
             log.info("policy %s is in use, made of %d policies", self.policy.version, len(layers))
 
 
 def policy_now(texts: Iterable[tuple[str, str]], objects: Objects, now: datetime) -> tuple[Policy, tuple[str, ...]]:
-    """The policy of a server that starts now with these files and Policy objects, and what is broken in the objects.
-
-    Raises PolicyError as `Live`."""
-    live_sources = [_next_object(None, name, obj) for name, obj in objects.items()]
-    layers = [*document.read(texts), *(layer for source in live_sources for layer in source.layers)]
-    return of_layers(layers).at(now), tuple(problem for source in live_sources for problem in source.problems)
+    """The policy of a server that starts now with these files and Policy objects, and the problems in the objects, a
+    line each. `texts`: (name, text) of each file. Raises PolicyError as `Live`."""
+    sources = [_next_object(None, name, obj) for name, obj in objects.items()]
+    layers = document.read(texts)
+    layers += [layer for source in sources for layer in source.layers]
+    problems = tuple(problem for source in sources for problem in source.problems)
+    return of_layers(layers).at(now), problems
 
 
 def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
-    """A file's state after it was read: with the layers of `last` if its text (None: unreadable) is not valid."""
+    """A file's state after it was read: `last` itself if nothing changed. If the text is not valid, or None (can't be
+    read), the layers of `last` stay, or none if `last` is None, as at the start."""
     if last is not None and last.content == text:
         return last
     kept = last.layers if last else ()
@@ -210,8 +224,8 @@ def _next(last: LiveSource | None, name: str, text: str | None) -> LiveSource:
 
 
 def _next_object(last: LiveSource | None, name: str, obj: Mapping[str, Any]) -> LiveSource:
-    """An object's state after it was seen: if it is not valid, with the layers of `last`, or without that with those
-    that its status has."""
+    """An object's state after it was read: `last` itself if nothing changed. If the object is not valid, the layers of
+    `last` stay; if `last` is None, as at the start, those that the object's status has."""
     content = repr(obj)
     if last is not None and last.content == content:
         return last

@@ -14,7 +14,7 @@ from podfit.server.lines import Lines
 
 
 def to(lines: Lines) -> None:
-    """Everything that is logged in this process from now on."""
+    """Sends everything that is logged in this process from now on, from level INFO, to these lines."""
     logging.basicConfig(level=logging.INFO, handlers=[Handler(lines)])
 
 
@@ -45,23 +45,26 @@ class OneLine(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line without control characters."""
-        line = (
-            f"{self.formatTime(record, self.datefmt)} {record.levelname} {one_line(FORMS.masked(record.getMessage()))}"
-        )
-        error = record.exc_info[1] if record.exc_info else None
+        """The record as one line, masked and without control characters: time, level, message, and its exception."""
+        message = one_line(FORMS.masked(record.getMessage()))
+        line = f"{self.formatTime(record, self.datefmt)} {record.levelname} {message}"
+        error = record.exc_info[1] if record.exc_info else None  # exc_info: type, exception, traceback
         return f"{line}: {_short(error)}" if error is not None else line
 
 
 def _short(error: BaseException) -> str:
-    """An exception in one line, masked, with its place."""
-    words = type(error).__name__ + (f" {one_line(FORMS.masked(str(error)))}" if isinstance(error, OSError) else "")
+    """The type and place of an exception in one line, with its text, masked, only for an OSError (see `OneLine`)."""
+    title = type(error).__name__
+    if isinstance(error, OSError):
+        title = f"{title} {one_line(FORMS.masked(str(error)))}"
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{words} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else words
+    if not frames:  # it was not raised
+        return title
+    return f"{title} at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}"
 
 
 class Gunicorn(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's error log, by our way."""
+    """gunicorn's error log, without its own handlers: its records go to the handler of `to`."""
 
     def setup(self, cfg: Any) -> None:
         """Called by gunicorn at start and on SIGHUP."""

@@ -76,8 +76,8 @@ class Shares:
 def divide(limit: int | None, first_process: int) -> Shares:
     """Divide the container's limit in bytes, of which gunicorn's first process has `first_process`; None: no limit.
 
-    The connections take what the worker's share leaves. All of them together can't exceed the limit, whatever the peers
-    send.
+    The connections take the bytes that the worker's share leaves. All of them together can't exceed the limit, whatever
+    the peers send, unless it is so small that a minimum applies.
     """
     if limit is None:
         return Shares()
@@ -127,20 +127,25 @@ def give_back() -> None:
 
 
 def _limit() -> int | None:
-    """Return the smallest limit of this process's cgroups and of those above them; None without one."""
-    limits = [int(text) for text in map(_text, _limit_files()) if text.isascii() and text.isdigit()]
+    """The smallest memory limit in bytes of this process's cgroups and of those above them; None without one."""
+    texts = [_text(file) for file in _limit_files()]
+    limits = [int(text) for text in texts if text.isascii() and text.isdigit()]  # "max": no limit
     return min((limit for limit in limits if limit < UNLIMITED), default=None)
 
 
 def _limit_files() -> Iterator[Path]:
-    """The files with memory limits: at the mount, and of this process's cgroup and those above it."""
+    """The files with memory limits: at the mount, and of this process's cgroup and those above it. Some may not
+    exist."""
     yield from CGROUP_LIMITS.values()
-    for line in _text(OWN_CGROUPS).splitlines():
+    for line in _text(OWN_CGROUPS).splitlines():  # "4:memory:/kubepods/pod1", in cgroup v2 "0::/kubepods/pod1"
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
-            if (file := CGROUP_LIMITS.get(controller)) is not None:
-                below = PurePosixPath(path.lstrip("/"))
-                yield from (file.parent / folder / file.name for folder in (below, *below.parents))
+            file = CGROUP_LIMITS.get(controller)
+            if file is None:
+                continue
+            own_folder = PurePosixPath(path.lstrip("/"))
+            for folder in (own_folder, *own_folder.parents):
+                yield file.parent / folder / file.name
 
 
 def _text(path: Path) -> str:
@@ -152,12 +157,9 @@ def _text(path: Path) -> str:
 
 
 def _private() -> int:
-    """Bytes of this process that no file has (RssAnon): after a fork, those that its parent has too. FIRST_PROCESS if
-    they can't be read."""
-    try:
-        size = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    except OSError:
-        size = None
+    """Bytes of this process that are not part of a file (RssAnon): after a fork, those that its parent has too.
+    FIRST_PROCESS if they can't be read."""
+    size = re.search(r"^RssAnon:\s+(\d+) kB$", _text(Path("/proc/self/status")), re.MULTILINE)
     return int(size[1]) << 10 if size else FIRST_PROCESS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -51,7 +51,8 @@ class _Computed(Collector):
 
 
 def _of_cluster(statuses: Iterable[Status]) -> Iterator[Metric]:
-    """The metrics of the cluster snapshot, a row for each watched kind."""
+    """The metrics of the cluster snapshot, each with one row per watched kind. A kind that the API server does not
+    have, or that was never seen, lacks the rows that would say nothing."""
     objects = GaugeMetricFamily("podfit_cluster_objects", "Objects of the cluster that are known", labels=["kind"])
     age = GaugeMetricFamily(
         "podfit_cluster_silence_seconds",
@@ -79,7 +80,7 @@ def _of_cluster(statuses: Iterable[Status]) -> Iterator[Metric]:
 
 
 def _of_switch(is_off: bool | None) -> Iterator[Metric]:
-    """The metric on whether `podfit off` is in force."""
+    """The metric on whether `podfit off` is in force; without a value if that is not known (None)."""
     off = GaugeMetricFamily("podfit_off", "1: `podfit off` has paused a webhook; absent: not known")
     if is_off is not None:
         off.add_metric([], is_off)
@@ -87,9 +88,18 @@ def _of_switch(is_off: bool | None) -> Iterator[Metric]:
 
 
 def _of_lost_lines(name: str, what: str, lines: AccessLog | Lines) -> Iterator[Metric]:
-    """Lines that were not read in time."""
+    """The counter `name` of the lines that were not written. `what`: the lines, for people ("on standard error")."""
     help_ = f"Lines {what} that were not written: the reader was too slow, or the write failed"
     yield CounterMetricFamily(name, help_, value=lines.dropped)
+
+
+class _PolicyGauge(NamedTuple):
+    """A gauge about the policies in force."""
+
+    name: str
+    help: str
+    value: Callable[[], float]
+    """Called at each scrape."""
 
 
 class _Namespaces:
@@ -182,8 +192,10 @@ class Metrics:
             "podfit_build_info", "Always 1", ("version", "policy_version", "facts_version"), registry=self._registry
         )
         self._versions = (version, policy, facts)
+        """The labels of the row of podfit_build_info."""
         self._info.labels(*self._versions).set(1)
         self._live: Live | None = None
+        """The policies in force, if they can change."""
 
     def watch_certificate(self, not_after: Callable[[], float]) -> None:
         """Exports the end of the serving certificate (seconds since the epoch), read again at each scrape."""
@@ -203,7 +215,7 @@ class Metrics:
         self._registry.register(_Computed(lambda: _of_cluster(status())))
 
     def watch_facts(self) -> None:
-        """Exports how old the packaged tables are."""
+        """Exports when the packaged tables were collected, as the first day of that month (UTC)."""
         first_day = datetime.fromisoformat(f"{data.month()}-01").replace(tzinfo=UTC)
         Gauge(
             "podfit_facts_collected_timestamp_seconds",
@@ -235,8 +247,11 @@ class Metrics:
         self._errors.labels(rule).inc()
 
     def observe(self, webhook: Webhook, decision: Decision, seconds: float, waited: float = 0.0) -> None:
-        """Counts one answered review, which took `seconds` after it had waited `waited` seconds for a thread. One of
-        `podfit doctor` is not counted: alerts and a rollout's numbers are about what users apply."""
+        """Counts one answered review, which took `seconds` after it had waited `waited` seconds for a thread. A probe
+        of `podfit doctor` is not counted: alerts and a rollout's numbers are about what users apply.
+
+        Findings, exceptions and shadow policies count only once per object, so those of the mutating webhook, which
+        gets the same objects, are left out."""
         request = decision.request
         if request.is_probe:
             return
@@ -254,17 +269,22 @@ class Metrics:
         for error in decision.errors:
             self._errors.labels(error.rule).inc()
         if webhook == "validate":
-            for finding in decision.rules:
-                self._finding_row(finding.rule, finding.mode, finding.would, dry_run).inc()
-            if decision.would_deny:
-                self._would_deny.labels(self._namespaces.label(request.namespace or ""), dry_run).inc()
-            for rule, by in decision.exempted:
-                self._exempted.labels(rule, by, dry_run).inc()
-            for shadow in decision.shadowed:
-                self._shadow_reviews.labels(shadow.policy, shadow.outcome, dry_run).inc()
-                for finding in shadow.rules:
-                    labels = (shadow.policy, finding.rule, finding.mode, finding.would, dry_run)
-                    self._shadow_findings.labels(*labels).inc()
+            self._count_findings(decision, dry_run)
+
+    def _count_findings(self, decision: Decision, dry_run: str) -> None:
+        """Counts the findings of a review, those that were exempted, and those of shadow policies. `dry_run`: the
+        label's value, "true" or "false"."""
+        for finding in decision.rules:
+            self._finding_row(finding.rule, finding.mode, finding.would, dry_run).inc()
+        if decision.would_deny:
+            self._would_deny.labels(self._namespaces.label(decision.request.namespace or ""), dry_run).inc()
+        for rule, by in decision.exempted:
+            self._exempted.labels(rule, by, dry_run).inc()
+        for shadow in decision.shadowed:
+            self._shadow_reviews.labels(shadow.policy, shadow.outcome, dry_run).inc()
+            for finding in shadow.rules:
+                labels = (shadow.policy, finding.rule, finding.mode, finding.would, dry_run)
+                self._shadow_findings.labels(*labels).inc()
 
     def bad_request(self, code: int) -> None:
         """Counts a request that was answered with an HTTP error."""
@@ -272,39 +292,45 @@ class Metrics:
 
     def watch_policy(self, live: Live) -> None:
         """Exports the state of the policies in force, read again at each scrape."""
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "podfit_policy_up_to_date": (
+        gauges = (
+            _PolicyGauge(
+                "podfit_policy_up_to_date",
                 "1: the newest state of every policy is in force; 0: one is invalid, or Policy objects are not known",
                 lambda: not (live.problems or live.unknown),
             ),
-            "podfit_policy_objects_unknown": (
+            _PolicyGauge(
+                "podfit_policy_objects_unknown",
                 "1: nothing is enforced, since the Policy objects can't be known (no CRD, or no right to read them)",
                 lambda: bool(live.unknown),
             ),
-            "podfit_policy_changed_timestamp_seconds": (
+            _PolicyGauge(
+                "podfit_policy_changed_timestamp_seconds",
                 "When the policies in force last changed",
                 lambda: live.changed.timestamp(),
             ),
-            "podfit_policies": ("Policies in force", lambda: len(live.policy.everything)),
-            "podfit_policy_exception_end_timestamp_seconds": (
+            _PolicyGauge("podfit_policies", "Policies in force", lambda: len(live.policy.everything)),
+            _PolicyGauge(
+                "podfit_policy_exception_end_timestamp_seconds",
                 "When the next exception ends; +Inf: none does",
                 lambda: min((exception.expires.timestamp() for exception in live.policy.holding), default=math.inf),
             ),
-            "podfit_policy_exceptions_expired": (
+            _PolicyGauge(
+                "podfit_policy_exceptions_expired",
                 "Exceptions that no longer hold: to be renewed or removed",
                 lambda: len(live.policy.expired),
             ),
-        }
-        for name, (help_, value) in gauges.items():
-            Gauge(name, help_, registry=self._registry).set_function(value)
+        )
+        for gauge in gauges:
+            Gauge(gauge.name, gauge.help, registry=self._registry).set_function(gauge.value)
         self._live = live
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' exposition format."""
+        """All metrics in Prometheus' exposition format. After a change of the policy, podfit_build_info has a row with
+        its new version instead of the old one."""
         version, policy, facts = self._versions
-        policy = policy if self._live is None else self._live.policy.version
-        if self._versions != (version, policy, facts):
+        policy_now = policy if self._live is None else self._live.policy.version
+        if policy_now != policy:
             self._info.remove(*self._versions)
-            self._versions = (version, policy, facts)
+            self._versions = (version, policy_now, facts)
             self._info.labels(*self._versions).set(1)
         return generate_latest(self._registry)

@@ -19,8 +19,9 @@ PAUSE = 0.2
 """Seconds between two calls to ourselves."""
 WORKER_TIMEOUT = 5.0
 """Seconds that such a call may take."""
-_EVERY = {"0.0.0.0": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - compared with, not bound to
-"""A wildcard is not an address to call. IPv6 may be switched off although a socket could be bound to it."""
+_LOOPBACK = {"0.0.0.0": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - compared with, not bound to
+"""Wildcard address of a listener → the addresses to call. IPv6 may be switched off although a socket could be bound to
+it, so both are tried."""
 
 log = logging.getLogger(__name__)
 
@@ -43,18 +44,23 @@ class Readiness:
         self._draining = True
 
     def problems(self) -> list[str]:
-        """The unfulfilled conditions now, even if it was ready before."""
-        return [why for check in (*self._checks, *self._added_checks) if (why := check())]
+        """Why each requirement is not met now, a line each, even if the server was ready before."""
+        reasons = [check() for check in (*self._checks, *self._added_checks)]
+        return [reason for reason in reasons if reason]
 
     def why_not(self) -> str | None:
-        """Why no review may come; None if the server is ready."""
+        """Why no review may come, by the first check that fails; None if the server is ready. After all checks have
+        passed once, they are not made again."""
         if self._draining:
             return "the server is stopping"
         if self._was_ready:
             return None
-        why = next((why for check in self._checks if (why := check())), None)
-        self._was_ready = why is None
-        return why
+        for check in self._checks:
+            reason = check()
+            if reason:
+                return reason
+        self._was_ready = True
+        return None
 
 
 class SelfCall:
@@ -74,20 +80,21 @@ class SelfCall:
     def run(self, host: str, port: int, stop: Event) -> None:
         """Calls each address of `host` in turn until an answer came, or `stop` is set. Never raises."""
         while self._why is not None and not stop.is_set():
-            for text in _EVERY.get(host, (host,)):
+            for address in _LOOPBACK.get(host, (host,)):
                 try:
-                    self._why = _called(text, port)
+                    self._why = _call(address, port)
                 except Exception as error:
                     self._why = f"a TLS call to this server itself failed: {type(error).__name__}"
-                    if not isinstance(error, OSError | http.client.HTTPException):
+                    if not isinstance(error, OSError | http.client.HTTPException):  # a bug in podfit
                         log.exception("the call to this server itself failed")
                 if self._why is None:
                     return
             stop.wait(PAUSE)
 
 
-def _called(host: str, port: int) -> str | None:
-    """Why this server has not answered at this address; None if it has."""
+def _call(host: str, port: int) -> str | None:
+    """Calls /healthz of this server. Returns why the answer is not the expected one; None if it is. Raises OSError or
+    HTTPException if there is no answer within WORKER_TIMEOUT."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # only this server answers on its own port
     connection = http.client.HTTPSConnection(host, port, timeout=WORKER_TIMEOUT, context=context)

@@ -36,14 +36,17 @@ def is_ours(configuration: JSON) -> bool:
 
 
 def state(configuration: JSON, now: datetime | None = None) -> State:
-    """Return whether API servers call the webhooks: all of them, none or some. `now`: an end before this moment is
-    over, though the condition is still there; None: the condition alone counts."""
-    end = ends(configuration) if now else None
-    over = condition(_until(configuration)) if now and end and end <= now else None
-    states = [_is_off(hook, over) for hook in configuration.get("webhooks") or ()]
-    if not any(states):
+    """ "on" if API servers call all webhooks, "off" if they call none, else "partly off". `now`: a pause that ended
+    before this moment does not count, although its condition is still there; None: every condition counts."""
+    ended_condition = None
+    if now is not None:
+        end = ends(configuration)
+        if end is not None and end <= now:
+            ended_condition = condition(_until(configuration))
+    are_off = [_is_off(hook, ended_condition) for hook in configuration.get("webhooks") or ()]
+    if not any(are_off):
         return "on"
-    return "off" if all(states) else "partly off"
+    return "off" if all(are_off) else "partly off"
 
 
 def note(configuration: JSON) -> str:
@@ -65,34 +68,40 @@ def ends(configuration: JSON) -> datetime | None:
 
 
 def condition(until: str | None) -> dict[str, str]:
-    """The match condition of a webhook that is off, until a moment in RFC 3339; without one, until it is removed."""
+    """The match condition of a webhook that is off, in CEL. `until`: the end in RFC 3339; None: until it is removed.
+
+    With an end, the webhook is called only for objects that were written after it (see the module)."""
     expression = "false"
     if until:
-        written = f"has(writer.time) && timestamp(writer.time) >= timestamp('{until}')"
-        fields = "object.metadata.managedFields"
-        expression = f"has({fields}) && {fields}.size() <= {MAX_WRITERS} && {fields}.exists(writer, {written})"
+        writers = "object.metadata.managedFields"
+        is_after_end = f"has(writer.time) && timestamp(writer.time) >= timestamp('{until}')"
+        expression = f"has({writers}) && {writers}.size() <= {MAX_WRITERS} && {writers}.exists(writer, {is_after_end})"
     return {"name": CONDITION_NAME, "expression": expression}
 
 
 def off(
     configuration: JSON, reason: str, at: str, until: str | None = None, now: datetime | None = None
 ) -> dict[str, Any] | None:
-    """The merge patch that switches it off, with annotations that show since when (`at`), why, and until when.
+    """The merge patch that switches it off, with annotations that show since when (`at`), why, and until when (RFC
+    3339; None: no end).
 
     The API server rejects it if another client has changed the object meanwhile. If it is off already, the patch only
-    sets another reason and end; None: there is nothing to change. `now`: an end before this moment is over."""
-    before, since = note(configuration), f"since {at}"
+    sets another reason and end; an empty `reason` keeps the earlier one. None: there is nothing to change. `now`: an
+    end before this moment is over."""
+    since = f"since {at}"
     if state(configuration, now) == "off":
-        since = before.partition(": ")[0] or since
-        if _until(configuration) == until and (not reason or before == f"{since}: {reason}"):
+        earlier_note = note(configuration)  # "since TIME: REASON", as written below
+        earlier_since, _, earlier_reason = earlier_note.partition(": ")
+        since = earlier_since or since
+        is_same_note = not reason or earlier_note == f"{since}: {reason}"
+        if is_same_note and _until(configuration) == until:
             return None
-        reason = reason or before.partition(": ")[2]
-    text = f"{since}: {reason or 'no reason given'}"
+        reason = reason or earlier_reason
     hooks = [
         {**hook, "matchConditions": [*hook["matchConditions"], condition(until)]}
         for hook in _switched_on(configuration)
     ]
-    return _patch(configuration, text, until, hooks)
+    return _patch(configuration, f"{since}: {reason or 'no reason given'}", until, hooks)
 
 
 def on(configuration: JSON) -> dict[str, Any] | None:
@@ -139,9 +148,10 @@ def _until(configuration: JSON) -> str | None:
     return str(text) if text else None
 
 
-def _is_off(hook: JSON, over: JSON | None = None) -> bool:
-    """True if a condition other than `over` keeps API servers from asking."""
-    return any(_ours(item) and item != over for item in hook.get("matchConditions") or ())
+def _is_off(hook: JSON, ended_condition: JSON | None) -> bool:
+    """True if a condition of `condition` keeps API servers from calling the webhook. `ended_condition`: one whose end
+    is over, which does not count; None: all count."""
+    return any(_ours(item) and item != ended_condition for item in hook.get("matchConditions") or ())
 
 
 def _ours(match_condition: JSON) -> bool:

@@ -60,8 +60,8 @@ PATHS: dict[str, Webhook] = {"/validate": "validate", "/mutate": "mutate"}
 
 _UID = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
 """k8s.io/api admission/v1 AdmissionRequest: `uid` is its first field."""
-_HEAD = 4096
-"""Bytes in which the uid is, as the API server writes it."""
+_UID_BYTES = 4096
+"""Bytes at the beginning of a body in which the uid is, as the API server writes it."""
 _SCRIPT = re.compile(rb'"-[a-z]*c"')
 """The option of a shell that takes a script: `-c`, `-lc`, `-euxc`. Reading a script takes longer than all the rest."""
 
@@ -69,10 +69,10 @@ log = logging.getLogger(__name__)
 
 
 class HttpRefusal(Exception):  # noqa: N818 - an answer, no error
-    """The request gets this HTTP status."""
+    """The request gets this HTTP status, with the message in one line."""
 
-    def __init__(self, code: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
         self.code = code
 
     @classmethod
@@ -93,7 +93,8 @@ def declared(method: str, headers: Mapping[bytes, bytes]) -> int:
         raise HttpRefusal(415, f"the content type is {media!r}, expected 'application/json'")
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
         raise HttpRefusal(415, "a compressed body is not supported")
-    length = MAX_BODY if b"transfer-encoding" in headers else int(headers.get(b"content-length", b"0"))
+    is_chunked = b"transfer-encoding" in headers  # its length is not known before it ends
+    length = MAX_BODY if is_chunked else int(headers.get(b"content-length", b"0"))
     if length > MAX_BODY:
         raise HttpRefusal.too_large()
     return length
@@ -106,24 +107,25 @@ class _Elsewhere(Exception):  # noqa: N818 - a way, no error
 class Reviews:
     """Answers the reviews of both webhooks; safe for threads."""
 
-    def __init__(self, holding: Callable[[], tuple[Policy, Facts]], metrics: Metrics, access: AccessLog) -> None:
-        """`holding`: the policy and the facts of this moment."""
-        self._holding = holding
+    def __init__(self, in_force: Callable[[], tuple[Policy, Facts]], metrics: Metrics, access: AccessLog) -> None:
+        """`in_force`: returns the policy and the facts of this moment."""
+        self._in_force = in_force
         self._metrics = metrics
         self._access = access
         self._remembered = DecisionCache()
         self._watch = DeadlineWatch(failed=lambda: metrics.rule_error("deadline"))
 
     def at_once(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes | None:
-        """`answer` for the event loop; None if the decision is neither remembered nor quickly made: ask a thread."""
-        ordinary = len(body) <= ORDINARY and not _SCRIPT.search(body)
+        """`answer` for the event loop; None if the decision is neither remembered nor quickly made, so that a thread
+        must make it."""
+        is_quick = len(body) <= ORDINARY and not _SCRIPT.search(body)
         try:
-            return self._answer(webhook, body, query, arrived, HERE if ordinary else 0)
+            return self._answer(webhook, body, query, arrived, HERE if is_quick else 0)
         except _Elsewhere:
             return None
 
     def answer(self, webhook: Webhook, body: bytes, query: str, arrived: float) -> bytes:
-        """The AdmissionReview to send; raises BadReview if `body` is none.
+        """The AdmissionReview to send; raises BadReview if `body` is not an AdmissionReview.
 
         `query`: of the URL, with the API server's timeout; `arrived`: when the request did (time.monotonic).
         """
@@ -132,12 +134,13 @@ class Reviews:
                 return self._answer(webhook, body, query, arrived, None)
             except BadReview as error:
                 reason = str(error)
-        raise BadReview(reason)  # without the traceback of the other, whose frames keep the object
+        # A new error, since the frames in the traceback of the caught one keep the decoded object in memory.
+        raise BadReview(reason)
 
     def failed(self, path: str, error: Exception) -> tuple[int, bytes]:
         """HTTP status and body after this error in reading or answering a request, which is counted and logged. Only
         the client's own errors are named to it."""
-        words = FORMS.line(str(error))
+        message = FORMS.line(str(error))
         match error:
             case HttpRefusal():
                 code = error.code
@@ -145,23 +148,25 @@ class Reviews:
                 code = 400
             case _:
                 log.error("internal error at %s", path, exc_info=error)
-                code, words = 500, "internal error"
+                code, message = 500, "internal error"
         self._metrics.bad_request(code)
-        self._access.refused(path, code, words)
-        return code, json.dumps({"error": words}).encode() + b"\n"
+        self._access.refused(path, code, message)
+        return code, json.dumps({"error": message}).encode() + b"\n"
 
     def _answer(self, webhook: Webhook, body: bytes, query: str, arrived: float, here: float | None) -> bytes:
-        """The AdmissionReview that answers one, decided within its deadline; then it is counted and logged. Without
-        the memory to read it, it is allowed by its uid alone. `here`: as for `_decide`."""
+        """The AdmissionReview that answers the one in `body`, decided within its deadline; then it is counted and
+        logged. Without the memory to read it, it is allowed by its uid alone. Arguments as for `answer`; `here`: as for
+        `_decide`. Raises BadReview, _Elsewhere, or MemoryError if not even the uid can be read."""
         begun = time.monotonic()
         waited = begun - arrived
         try:
             request = review.parse(body)
             left = deadline.patience(query) - waited
-            decision = self._decide(webhook, request, left, self._remembered if len(body) <= LARGE else None, here)
+            remembered = self._remembered if len(body) <= LARGE else None
+            decision = self._decide(webhook, request, left, remembered, here)
             answer = json.dumps(decision.answer).encode()
         except MemoryError as error:
-            uid = _UID.search(body, 0, _HEAD)
+            uid = _UID.search(body, 0, _UID_BYTES)
             if uid is None:  # there is nothing to answer to
                 raise
             decision = review.failed(review.unread(uid[1].decode()), error)
@@ -176,37 +181,38 @@ class Reviews:
         return answer
 
     def _decide(
-        self, webhook: Webhook, late_request: Request, left: float, remembered: DecisionCache | None, here: float | None
+        self, webhook: Webhook, request: Request, left: float, remembered: DecisionCache | None, here: float | None
     ) -> Decision:
-        """The decision, which allows the object if there was no time for an evaluation: `left` seconds.
-        `remembered`: None for a large body. `here`: seconds of processor time that the event loop has for an
-        evaluation, 0 for a remembered decision alone (then raises _Elsewhere); None in a thread.
+        """The decision, made within `left` seconds; allows the object if they are over. `remembered`: earlier
+        decisions; None for a large body.
+
+        `here`: seconds of processor time that the event loop has for an evaluation; 0: only a remembered decision is
+        returned; None: the caller is a thread. Raises _Elsewhere if the event loop can't decide in this time.
 
         With any failurePolicy, a late answer delays the API server. A cluster that can't create Pods is worse than one
         vLLM Pod that was not checked."""
         if left <= 0:
-            log.warning("%s not checked, allowed: %s waited too long", webhook, _subject(late_request))
-            return review.allowed_without_time(late_request, "too much to do")
-        policy, facts = self._holding()
+            log.warning("%s not checked, allowed: %s waited too long", webhook, _subject(request))
+            return review.allowed_without_time(request, "too much to do")
+        policy, facts = self._in_force()
 
-        def decide_in_time(request: Request) -> Decision:
+        def decide_in_time(reduced: Request) -> Decision:
+            """The decision on the request, as the memory of decisions passes it on; raises OutOfTime, _Elsewhere."""
             if here == 0:
                 raise _Elsewhere
-            return self._watch.within(left, lambda: review.decide(webhook, request, policy, facts), here)
+            return self._watch.within(left, lambda: review.decide(webhook, reduced, policy, facts), here)
 
         try:
-            return (
-                remembered.decide(webhook, late_request, policy, facts, decide_in_time)
-                if remembered is not None
-                else decide_in_time(late_request)
-            )
-        except OutOfTime as ended:
+            if remembered is None:
+                return decide_in_time(request)
+            return remembered.decide(webhook, request, policy, facts, decide_in_time)
+        except OutOfTime as error:
             if here is not None:
                 raise _Elsewhere from None
-            rule = _where(ended)
+            rule = _where(error)
             self._metrics.rule_error(rule)
-            log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(late_request), rule)
-            return review.allowed_without_time(late_request, "it took too long")
+            log.error("%s not checked, allowed: %s took too long, in %s", webhook, _subject(request), rule)
+            return review.allowed_without_time(request, "it took too long")
 
 
 @contextmanager
@@ -227,8 +233,8 @@ def _complain(webhook: Webhook, decision: Decision) -> None:
         log.error("%s failed, allowed: %s", webhook, _subject(decision.request), exc_info=decision.error)
     for error in decision.errors:
         # Only the type: an exception's text may quote the manifest, and with it a secret in `env`.
-        kind = error.error.partition(":")[0]
-        log.error("%s: %s raised %s: %s", webhook, error.rule, kind, _subject(decision.request))
+        type_name = error.error.partition(":")[0]
+        log.error("%s: %s raised %s: %s", webhook, error.rule, type_name, _subject(decision.request))
 
 
 def _subject(request: Request) -> str:
@@ -237,6 +243,10 @@ def _subject(request: Request) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The rule in which it was raised, "review" if it was not in a rule."""
-    modules = (Path(frame.filename).stem for frame in traceback.extract_tb(error.__traceback__))
-    return next((rule for module in modules if (rule := module.replace("_", "-")) in all_rules()), "review")
+    """The id of the outermost rule in which the error was raised; "review" if it was not in a rule. A rule's module has
+    its id as its name, with underscores."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        rule = Path(frame.filename).stem.replace("_", "-")
+        if rule in all_rules():
+            return rule
+    return "review"

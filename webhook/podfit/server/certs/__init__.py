@@ -62,7 +62,7 @@ def _loaded(certificate: bytes) -> x509.Certificate:
 
 
 def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = FILE_CA_LIFETIME) -> Pair:
-    """A new certificate authority, which may sign leaves and nothing else."""
+    """A new certificate authority, valid from `now` for `lifetime`, which may sign leaves and nothing else."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
@@ -75,7 +75,8 @@ def issue_ca(now: datetime, name: str = CA_NAME, lifetime: timedelta = FILE_CA_L
 
 
 def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelta = FILE_LEAF_LIFETIME) -> Pair:
-    """A serving certificate for `hosts` (DNS names, IP addresses), signed by `ca`; raises ValueError on a bad host."""
+    """A serving certificate for `hosts` (DNS names, IP addresses), signed by `ca`. It is valid from `now` for
+    `lifetime`, but not longer than the CA. Raises ValueError on a bad host, or a CA's key of another type."""
     names = list(dict.fromkeys(hosts))
     issuer, signer = _loaded(ca.certificate), load_pem_private_key(ca.key, password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -96,7 +97,7 @@ def issue_leaf(ca: Pair, hosts: Iterable[str], now: datetime, lifetime: timedelt
 
 
 def renew_at(certificate: bytes) -> datetime:
-    """When to renew: after two thirds of its lifetime, which began SKEW after its first moment."""
+    """When to renew: after two thirds of the time from its issue to its end (docs/security.md)."""
     issued = issued_at(certificate)
     return issued + (not_after(certificate) - issued) * 2 / 3
 
@@ -128,7 +129,8 @@ def hosts_of(certificate: bytes) -> frozenset[str]:
 
 
 def problem(pair: Pair, now: datetime, ca: bytes | None = None) -> str | None:
-    """Why the pair can't serve (or, with `ca`, is not signed by it); None if it can."""
+    """Why the pair can't serve at `now`, or is not signed by the certificate `ca` (None: any CA will do), in one line.
+    None if it can."""
     try:
         certificate = _loaded(pair.certificate)
     except ValueError:
@@ -168,14 +170,15 @@ def belongs(certificate: bytes, key: bytes) -> bool:
 
 
 def split(bundle: bytes) -> tuple[bytes, ...]:
-    """Each certificate of a bundle once, as PEM of one spelling; a block that is not a certificate is left out."""
-    items = []
+    """Each certificate of a PEM bundle once, in order, encoded again so that equal certificates are equal bytes. A
+    block that is not a certificate is left out."""
+    certificates = []
     for block in _BLOCK.findall(bundle):
         try:
-            items.append(_loaded(block).public_bytes(Encoding.PEM))
+            certificates.append(_loaded(block).public_bytes(Encoding.PEM))
         except ValueError:
             continue
-    return tuple(dict.fromkeys(items))
+    return tuple(dict.fromkeys(certificates))
 
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -185,7 +188,8 @@ def write(folder: Path, hosts: Iterable[str], now: datetime | None = None) -> tu
     """Writes `ca.crt`, `ca.key`, `tls.crt` and `tls.key` into `folder`; returns the files that it wrote.
 
     Valid files are kept. A certificate is issued again if it is missing or broken, past two thirds of its lifetime, or
-    for other hosts. Raises ValueError on a bad host, OSError if the folder can't be used.
+    for other hosts. `now`: None is the present time. Raises ValueError on a bad host, OSError if the folder can't be
+    used.
     """
     now, names = now or datetime.now(UTC), list(dict.fromkeys(hosts))
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,8 +218,8 @@ def _read(folder: Path, name: str) -> Pair | None:
 
 
 def _write(folder: Path, name: str, pair: Pair) -> tuple[Path, ...]:
-    """Write NAME.key and NAME.crt, each whole or not at all, and return their paths. A server that reads between the
-    two writes keeps the pair it has."""
+    """Write NAME.key and NAME.crt, each completely or not at all, and return the paths of certificate and key. A server
+    that reads between the two writes keeps the pair it has. Raises OSError."""
     key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
     for path, data, mode in ((key, pair.key, 0o600), (certificate, pair.certificate, 0o644)):
         temporary = path.with_name(path.name + ".new")

@@ -28,8 +28,11 @@ LOOK = 10.0
 """Seconds between two looks, or a sixth of the pause if that is shorter."""
 EAGER = 1.0
 """Seconds between two looks while there is nothing that the API server trusts."""
+JITTER = (0.75, 1.25)
+"""Random factors of the seconds between two looks: replicas do not look at the same time."""
 ROUNDS = 12
-"""Writes, conflicts included, that one look makes at most."""
+"""Writes, conflicts included, that one look makes at most. A choice: a step has few writes, and other replicas may be
+faster."""
 
 JSONDict = dict[str, Any]
 Clock = Callable[[], float]
@@ -41,11 +44,13 @@ class Observation:
     """The cluster at one look."""
 
     secret: JSONDict | None
+    """The Secret's object; None: there is none."""
     configurations: Mapping[str, JSONDict]
-    """Path → object, of those that are there."""
+    """Path → webhook configuration, of those that exist and can be read."""
     unreadable: str
     """Why a configuration can't be read; empty if all can."""
     now: datetime
+    """The API server's time."""
 
     @property
     def stored(self) -> StoredCertificates:
@@ -78,9 +83,9 @@ class KeeperStatus:
     problem: str = "not looked yet"
     """Why the last look failed; empty if it did not."""
     trusted: bool = False
-    """Every live configuration holds the CA of what is served."""
+    """True if every live configuration contains the CA of the certificate that is served."""
     rights: str = field(default="")
-    """Why a configuration can't be read."""
+    """Why a configuration can't be read; empty if all can."""
     off: bool | None = None
     """True if `podfit off` has paused a webhook; None: unknown."""
 
@@ -99,7 +104,8 @@ class Keeper:
         clock: Clock = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`secret` in the namespace of `access`; `configurations` is the name of both webhook configurations."""
+        """`secret`: the name of a Secret in the namespace of `access`; `configurations`: the name of both webhook
+        configurations. `client_ca`: the file with the CAs of clients that may show a certificate; None: none may."""
         self._client = Client(access)
         self._secrets = f"/api/v1/namespaces/{access.namespace}/secrets"
         self._secret = secret
@@ -157,12 +163,12 @@ class Keeper:
         while True:
             self.look()
             pause = usual if self.state.trusted else min(EAGER, usual)
-            if stop.wait(pause * random.uniform(0.75, 1.25)):  # noqa: S311 - so that replicas do not look in step
+            if stop.wait(pause * random.uniform(*JITTER)):  # noqa: S311 - not for secrets
                 return
 
     def look(self) -> None:
         """Takes every step that is due now. Never raises: a failure is reported, and tried again."""
-        before, problem = self.state.problem, ""
+        problem_before, problem = self.state.problem, ""
         try:
             self._reconcile()
         except (StatusError, OSError, ValueError) as error:
@@ -171,9 +177,9 @@ class Keeper:
             problem = f"internal error: {type(error).__name__}"
             log.exception("looking after the certificate failed")
         self.state.problem = problem
-        if problem and problem != before:
+        if problem and problem != problem_before:
             log.warning("the certificate can't be looked after, what is served is served on: %s", problem)
-        elif before and not problem:
+        elif problem_before and not problem:
             log.info("the certificate is looked after")
 
     def _reconcile(self) -> None:
@@ -183,27 +189,28 @@ class Keeper:
         for _ in range(ROUNDS):
             observation = self._observe()
             clocks = Clocks(observation.now, self._today(), self._clock())
-            done = renewal.next_step(self._replica, observation.stored, observation.bundles, self._terms, clocks)
-            self._adopt(done.replica)
-            self._judge(observation)
+            step = renewal.next_step(self._replica, observation.stored, observation.bundles, self._terms, clocks)
+            self._adopt(step.replica)
+            self._set_state(observation)
             if self._switch_on(observation):
                 continue
-            if done.secret is not None:
+            if step.secret is not None:
                 try:
-                    self._store(observation, done.secret)
+                    self._store(observation, step.secret)
                 except (StatusError, OSError):
-                    self._write_bundles(observation.configurations, done.bundles)
+                    self._write_bundles(observation.configurations, step.bundles)
                     raise
-            elif done.bundles:
-                self._write_bundles(observation.configurations, done.bundles)
-            elif done.doubt:
-                raise OSError(done.doubt)
+            elif step.bundles:
+                self._write_bundles(observation.configurations, step.bundles)
+            elif step.doubt:  # nothing is left to do that does not need the API server's clock
+                raise OSError(step.doubt)
             else:
                 return
         raise OSError("another client keeps changing the Secret or the webhook configurations")
 
     def _observe(self) -> Observation:
-        """The Secret and the webhook configurations as they are now."""
+        """The Secret and the webhook configurations as they are now. Raises StatusError or OSError if the Secret can't
+        be read; a configuration that must not be read is noted in the result."""
         secret, now = self._get(f"{self._secrets}/{self._secret}")
         by_path, unreadable = {}, ""
         for path in self._paths:
@@ -217,7 +224,7 @@ class Keeper:
         return Observation(secret, by_path, unreadable, now)
 
     def _get(self, path: str) -> tuple[JSONDict | None, datetime]:
-        """(object, None if it is absent; the API server's time). Raises StatusError."""
+        """An object, None if it is absent, and the API server's time. Raises StatusError or OSError."""
         try:
             return self._client.send("GET", path)
         except StatusError as error:
@@ -226,7 +233,7 @@ class Keeper:
             raise
 
     def _adopt(self, replica: CertificateView) -> None:
-        """Remember what the next step remembers, and serve its certificate if it is a new one."""
+        """Replace the view of this replica by that of the next step, and serve its certificate if it is a new one."""
         if replica.leaf is not None and replica.leaf != self._replica.leaf:
             self._pair = replica.leaf
             log.info(
@@ -235,7 +242,7 @@ class Keeper:
             )
         self._replica = replica
 
-    def _judge(self, observation: Observation) -> None:
+    def _set_state(self, observation: Observation) -> None:
         """Set the state that readiness and metrics show: unread objects, pause, and trust in the CA."""
         self.state.rights = observation.unreadable
         states = [registration.state(value, observation.now) for value in observation.configurations.values()]
@@ -243,7 +250,8 @@ class Keeper:
         self.state.trusted = observation.bundles is not None and renewal.trusted(self._replica, observation.bundles)
 
     def _switch_on(self, observation: Observation) -> bool:
-        """Ends a `podfit off --for` whose time is over by both clocks; returns whether there was one."""
+        """Ends a `podfit off --for` whose time is over by both clocks, in each configuration. Returns True if there was
+        one."""
         now = min(observation.now, self._today())
         is_written = False
         for path, configuration in observation.configurations.items():
@@ -253,10 +261,10 @@ class Keeper:
                 is_written = True
         return is_written
 
-    def _store(self, observation: Observation, held: StoredCertificates) -> None:
+    def _store(self, observation: Observation, certificates: StoredCertificates) -> None:
         """Writes the certificates into the Secret, a new one if there is none. Does nothing if another replica was
         faster (`_write`)."""
-        data, before = renewal.secret_data(held), observation.secret
+        data, before = renewal.secret_data(certificates), observation.secret
         if before is None:
             metadata = {"name": self._secret, "labels": observation.labels}
             new = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
@@ -265,7 +273,8 @@ class Keeper:
             self._write("PUT", f"{self._secrets}/{self._secret}", {**before, "data": data})
 
     def _write_bundles(self, configurations: Mapping[str, JSONDict], bundles: renewal.Bundles) -> None:
-        """Writes the CA bundles into the webhooks that `bundles` names, as `Observation.bundles` does."""
+        """Writes the CA bundles into the webhooks that `bundles` names ("PATH NUMBER", as `Observation.bundles`), and
+        leaves all others as they are. `configurations`: path → object."""
         for path, configuration in configurations.items():
             hooks = list(configuration.get("webhooks") or ())
             for number, hook in enumerate(hooks):

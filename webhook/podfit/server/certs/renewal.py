@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.server import certs
 from podfit.server.certs import Pair
@@ -66,9 +66,11 @@ class RenewalPolicy:
     """Hosts, lifetimes and pause of the certificates that a deployment asks for."""
 
     hosts: tuple[str, ...]
+    """DNS names and IP addresses."""
     ca_lifetime: timedelta = RENEWED_CA_LIFETIME
     leaf_lifetime: timedelta = RENEWED_LEAF_LIFETIME
     pause: timedelta = LOOK_INTERVAL
+    """How long each configuration must have contained a CA before a leaf of it serves."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ class StoredCertificates:
     cas: tuple[bytes, ...] = ()
     """PEM each, the newest first."""
     ca: Pair | None = None
-    """The newest, with its key."""
+    """The newest, with its key; None if one of them is missing."""
     leaf: Pair | None = None
+    """The certificate that all replicas serve; None if it or its key is missing."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +102,27 @@ class Clocks:
         return min(self.now, self.own)
 
 
+class ClockOffset(NamedTuple):
+    """How a replica knows the API server's clock."""
+
+    ahead: float
+    """Seconds by which it is ahead of `Clocks.steady`."""
+    since: float
+    """`Clocks.steady` at the first look with this difference."""
+
+
 @dataclass(frozen=True)
 class CertificateView:
     """The certificates that one replica remembers."""
 
     leaf: Pair | None = None
-    """The certificate and key that it serves."""
+    """The certificate and key that it serves; None: it has none from the Secret yet."""
     issuer: bytes | None = None
-    """The CA of that."""
+    """The CA that signed it, PEM; None without a leaf."""
     since: Mapping[bytes, float] = field(default_factory=dict)
-    """CA → since when (`Clocks.steady`) it has seen it in every live configuration."""
-    steady_offset: tuple[float, float] | None = None
-    """Seconds by which the API server's clock is ahead of `Clocks.steady`, and since when it is."""
+    """CA (PEM) → since when (`Clocks.steady`) it has seen it in every live configuration."""
+    steady_offset: ClockOffset | None = None
+    """None before the first look."""
 
 
 @dataclass(frozen=True)
@@ -129,22 +141,23 @@ class NextStep:
 def next_step(
     replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, policy: RenewalPolicy, clocks: Clocks
 ) -> NextStep:
-    """The next step; `bundles` None: a configuration can't be read, so that nothing changes that needs them. The clock
-    is doubted only while a leaf can serve: a server without one must get one in any case."""
+    """The next step of a replica that has read `stored` and `bundles`. `bundles` None: a configuration can't be read,
+    so that nothing changes that needs them. The clock is doubted only while a leaf can serve: a server without one must
+    get one in any case."""
     replica = replace(
         replica,
         since=_distributed_since(replica, stored, bundles, clocks.steady),
         steady_offset=_steady_offset(replica.steady_offset, clocks),
     )
-    doubt = (
-        _clock_doubt(replica, clocks)
-        if _serves_by_either_clock(replica, clocks) or _serves_by_either_clock(_replica_of_stored(stored), clocks)
-        else ""
-    )
+    has_leaf = _serves_by_either_clock(replica, clocks) or _serves_by_either_clock(_replica_of_stored(stored), clocks)
+    doubt = _clock_doubt(replica, clocks) if has_leaf else ""
     certificates = stored if doubt else _wanted_secret(replica, stored, policy, clocks)
-    before, must = bundles or {}, [*stored.cas, *([replica.issuer] if replica.issuer else [])]
-    after = {name: _cas_to_keep((*bundle, *must), replica, stored, policy, clocks) for name, bundle in before.items()}
-    changed = {name: bundle for name, bundle in after.items() if bundle != before[name]}
+    changed: dict[str, tuple[bytes, ...]] = {}
+    needed = (*stored.cas, replica.issuer) if replica.issuer else stored.cas
+    for webhook, bundle in (bundles or {}).items():
+        complete = _cas_to_keep((*bundle, *needed), replica, stored, policy, clocks)
+        if complete != bundle:
+            changed[webhook] = complete
     return NextStep(
         replica=_take_stored_leaf(replica, stored, policy, clocks, is_doubtful=bool(doubt)),
         secret=certificates if certificates != stored else None,
@@ -162,28 +175,28 @@ def _distributed_since(
     replica: CertificateView, stored: StoredCertificates, bundles: Bundles | None, clock: float
 ) -> Mapping[bytes, float]:
     """`CertificateView.since` after this look; without a CA that a configuration lacks, so that its time starts again.
-    Empty if a configuration can't be read (`bundles` None)."""
+    `clock`: `Clocks.steady`. Empty if a configuration can't be read (`bundles` None)."""
     if bundles is None:
         return {}
-    return {ca: replica.since.get(ca, clock) for ca in stored.cas if all(ca in bundle for bundle in bundles.values())}
+    everywhere = [ca for ca in stored.cas if all(ca in bundle for bundle in bundles.values())]
+    return {ca: replica.since.get(ca, clock) for ca in everywhere}
 
 
-def _steady_offset(previous: tuple[float, float] | None, clocks: Clocks) -> tuple[float, float]:
+def _steady_offset(previous: ClockOffset | None, clocks: Clocks) -> ClockOffset:
     """`CertificateView.steady_offset` after this look: a new one if the API server's clock has jumped."""
     ahead = clocks.now.timestamp() - clocks.steady
-    if previous is not None and abs(ahead - previous[0]) <= MAX_CLOCK_DIFFERENCE.total_seconds():
+    if previous is not None and abs(ahead - previous.ahead) <= MAX_CLOCK_DIFFERENCE.total_seconds():
         return previous
-    return ahead, clocks.steady
+    return ClockOffset(ahead, since=clocks.steady)
 
 
 def _clock_doubt(replica: CertificateView, clocks: Clocks) -> str:
     """The reason why the API server's date is not believed: this machine's differs, and the API server's changed
     lately. Empty if it is believed."""
-    _, since = replica.steady_offset or (0.0, clocks.steady)
-    if (
-        abs(clocks.now - clocks.own) <= MAX_CLOCK_DIFFERENCE
-        or clocks.steady - since >= MAX_CLOCK_DIFFERENCE.total_seconds()
-    ):
+    clocks_agree = abs(clocks.now - clocks.own) <= MAX_CLOCK_DIFFERENCE
+    since = replica.steady_offset.since if replica.steady_offset else clocks.steady
+    has_lasted = clocks.steady - since >= MAX_CLOCK_DIFFERENCE.total_seconds()
+    if clocks_agree or has_lasted:
         return ""
     return f"the API server's clock says {clocks.now:%Y-%m-%d %H:%M} UTC, this machine's {clocks.own:%Y-%m-%d %H:%M}"
 
@@ -196,15 +209,15 @@ def _is_distributed(replica: CertificateView, ca: bytes, policy: RenewalPolicy, 
 def _wanted_secret(
     replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks
 ) -> StoredCertificates:
-    """The Secret as it must be; equal to the stored one if that is valid."""
+    """The Secret as it must be; equal to the stored one if that is valid. A leaf that can serve is replaced only once
+    the CA of the next one has been distributed."""
     now, ca, cas = clocks.now, stored.ca, _cas_to_keep(stored.cas, replica, stored, policy, clocks)
     if ca is None or certs.problem(ca, now) or certs.renew_at(ca.certificate) <= now:
         ca = certs.issue_ca(now, lifetime=policy.ca_lifetime)
         cas = (ca.certificate, *cas)
     leaf = stored.leaf if _can_serve(stored.leaf, cas, now) else None
-    if leaf is None or (
-        _is_distributed(replica, ca.certificate, policy, clocks) and _must_replace_leaf(leaf, ca, policy, now)
-    ):
+    is_distributed = _is_distributed(replica, ca.certificate, policy, clocks)
+    if leaf is None or (is_distributed and _must_replace_leaf(leaf, ca, policy, now)):
         leaf = certs.issue_leaf(ca, policy.hosts, now, policy.leaf_lifetime)
     return StoredCertificates(cas, ca, leaf)
 
@@ -212,32 +225,30 @@ def _wanted_secret(
 def _must_replace_leaf(leaf: Pair, ca: Pair, policy: RenewalPolicy, now: datetime) -> bool:
     """True if `ca` must issue a new leaf: this one is for other hosts, of another CA, or past two thirds of its life,
     unless it ends with the CA."""
-    return (
-        certs.hosts_of(leaf.certificate) != frozenset(policy.hosts)
-        or not certs.signed_by(leaf.certificate, ca.certificate)
-        # A leaf that ends with its CA can't be renewed by it for longer: the next CA comes first.
-        or (
-            certs.renew_at(leaf.certificate) <= now
-            and certs.not_after(leaf.certificate) < certs.not_after(ca.certificate)
-        )
-    )
+    is_for_other_hosts = certs.hosts_of(leaf.certificate) != frozenset(policy.hosts)
+    if is_for_other_hosts or not certs.signed_by(leaf.certificate, ca.certificate):
+        return True
+    # A leaf that ends with its CA can't be renewed by it for longer: the next CA comes first.
+    ends_with_ca = certs.not_after(leaf.certificate) >= certs.not_after(ca.certificate)
+    return certs.renew_at(leaf.certificate) <= now and not ends_with_ca
 
 
 def _take_stored_leaf(
     replica: CertificateView, stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks, *, is_doubtful: bool
 ) -> CertificateView:
-    """The replica, serving the Secret's leaf if it may: a valid one, whose CA is distributed or in whose place it has
-    no valid leaf. `is_doubtful`: the date is; then only in place of a leaf that is not valid by either clock."""
+    """The replica, serving the Secret's leaf if it may, else unchanged. The leaf must be valid, and its CA distributed,
+    unless the replica has no valid leaf. `is_doubtful`: the API server's date is not believed; then a leaf that is
+    valid by either clock stays."""
     offered = _replica_of_stored(stored)
     if offered.issuer is None or offered.leaf == replica.leaf:  # nothing to take, or served already
         return replica
     if is_doubtful:
-        may = _serves_by_either_clock(offered, clocks) and not _serves_by_either_clock(replica, clocks)
+        may_take = _serves_by_either_clock(offered, clocks) and not _serves_by_either_clock(replica, clocks)
     else:
-        nothing = replica.issuer is None or not _can_serve(replica.leaf, (replica.issuer,), clocks.now)
-        good = _can_serve(offered.leaf, (offered.issuer,), clocks.now)
-        may = good and (nothing or _is_distributed(replica, offered.issuer, policy, clocks))
-    return replace(replica, leaf=offered.leaf, issuer=offered.issuer) if may else replica
+        is_valid = _can_serve(offered.leaf, (offered.issuer,), clocks.now)
+        has_valid = replica.issuer is not None and _can_serve(replica.leaf, (replica.issuer,), clocks.now)
+        may_take = is_valid and (not has_valid or _is_distributed(replica, offered.issuer, policy, clocks))
+    return replace(replica, leaf=offered.leaf, issuer=offered.issuer) if may_take else replica
 
 
 def _replica_of_stored(stored: StoredCertificates) -> CertificateView:
@@ -253,16 +264,19 @@ def _serves_by_either_clock(replica: CertificateView, clocks: Clocks) -> bool:
 
 def _issuer_of_leaf(stored: StoredCertificates) -> bytes | None:
     """The CA of the Secret's leaf; None without a leaf, or if none of the Secret's CAs has signed it."""
-    leaf = stored.leaf
-    return next((ca for ca in stored.cas if leaf and certs.signed_by(leaf.certificate, ca)), None)
+    if stored.leaf is None:
+        return None
+    issuers = [ca for ca in stored.cas if certs.signed_by(stored.leaf.certificate, ca)]
+    return issuers[0] if issuers else None
 
 
 def _can_serve(leaf: Pair | None, cas: Iterable[bytes], now: datetime) -> bool:
-    """True if the leaf is valid now and signed by one of the CAs that has not expired."""
+    """True if the leaf is valid now and signed by one of the CAs that has not expired; False without a leaf."""
     return leaf is not None and any(certs.problem(leaf, now, ca) is None and not _has_expired(ca, now) for ca in cas)
 
 
 def _has_expired(certificate: bytes, now: datetime) -> bool:
+    """True if the certificate ended before `now`."""
     return certs.not_after(certificate) < now
 
 
@@ -287,13 +301,15 @@ def _unused_cas(cas: Iterable[bytes], policy: RenewalPolicy, clocks: Clocks) -> 
     a CA. If the key is lost again and again, only the `MAX_CAS` newest stay. A replica could serve a leaf of an older
     one only if it took that leaf over `MAX_CAS` losses ago.
     """
-    ours = sorted((ca for ca in cas if certs.common_name(ca) == certs.CA_NAME), key=certs.issued_at, reverse=True)
-    certificates = set[bytes]()
-    for number, (later, ca) in enumerate(pairwise(ours), 2):
+    ours = [ca for ca in cas if certs.common_name(ca) == certs.CA_NAME]
+    newest_first = sorted(ours, key=certs.issued_at, reverse=True)
+    unused = set[bytes]()
+    for number, (later, ca) in enumerate(pairwise(newest_first), 2):  # the newest is number 1, and always used
+        # The time since every replica has followed the CA that came after this one.
         age = clocks.gone - certs.issued_at(later) - policy.pause * PAUSES_TO_FOLLOW
         if age > policy.leaf_lifetime or (number > MAX_CAS and age > timedelta()):
-            certificates.add(ca)
-    return certificates
+            unused.add(ca)
+    return unused
 
 
 def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalPolicy, clocks: Clocks) -> set[bytes]:
@@ -314,44 +330,48 @@ def _lost_cas(cas: Iterable[bytes], stored: StoredCertificates, policy: RenewalP
 
 
 def bundle_of(hook: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """The CAs in a webhook's caBundle, with BROKEN at the end if something else is in it; empty without a caBundle."""
+    """The CAs in a webhook's caBundle, PEM each, with BROKEN at the end if something else is in it, or one is in it
+    twice; empty without a caBundle."""
     try:
         bundle = base64.b64decode((hook.get("clientConfig") or {}).get("caBundle") or "", validate=True)
     except ValueError:
         return (BROKEN,)
-    items = certs.split(bundle)
-    all_are_certificates = len(items) >= bundle.count(b"-----BEGIN") and bool(items) == bool(bundle)
-    return items if all_are_certificates else (*items, BROKEN)
+    cas = certs.split(bundle)
+    has_other_blocks = bundle.count(b"-----BEGIN") > len(cas)
+    has_only_other_text = bool(bundle) and not cas
+    return (*cas, BROKEN) if has_other_blocks or has_only_other_text else cas
 
 
 # ── the Secret's form ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_secret(data: Mapping[str, str]) -> StoredCertificates:
-    """A Secret's `data` (base64); what can't be read is not there."""
-    ca_crt, ca_key, tls_crt, tls_key = (_decoded(data.get(name)) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"))
-    cas = certs.split(ca_crt)
-    leaf = certs.split(tls_crt)[:1]
-    return StoredCertificates(cas, _pair(cas[:1], ca_key), _pair(leaf, tls_key))
+    """The certificates in a Secret's `data` (base64), without those that can't be read. `ca.key` is the key of the
+    first CA in `ca.crt`."""
+    cas = certs.split(_decoded(data.get("ca.crt")))
+    leaves = certs.split(_decoded(data.get("tls.crt")))
+    ca = _pair(cas, _decoded(data.get("ca.key")))
+    leaf = _pair(leaves, _decoded(data.get("tls.key")))
+    return StoredCertificates(cas, ca, leaf)
 
 
 def secret_data(stored: StoredCertificates) -> dict[str, str]:
-    """The Secret's `data` with the certificates in base64."""
+    """The Secret's `data` with the certificates in base64, as `read_secret` reads it."""
     ca, leaf = stored.ca, stored.leaf
-    entries = {"ca.crt": b"".join(stored.cas)}
+    data = {"ca.crt": b"".join(stored.cas)}
     if ca is not None:
-        entries["ca.key"] = ca.key
+        data["ca.key"] = ca.key
     if leaf is not None:
-        entries |= {"tls.crt": leaf.certificate, "tls.key": leaf.key}
-    return {name: base64.b64encode(value).decode() for name, value in entries.items()}
+        data |= {"tls.crt": leaf.certificate, "tls.key": leaf.key}
+    return {name: base64.b64encode(content).decode() for name, content in data.items()}
 
 
-def _pair(certificate: tuple[bytes, ...], key: bytes) -> Pair | None:
+def _pair(certificates: tuple[bytes, ...], key: bytes) -> Pair | None:
     """The pair of the first certificate and the key; None if there is none, or if they do not belong together. Dates
     are not checked here."""
-    if not certificate or not certs.belongs(certificate[0], key):
+    if not certificates or not certs.belongs(certificates[0], key):
         return None
-    return Pair(certificate[0], key)
+    return Pair(certificates[0], key)
 
 
 def _decoded(text: str | None) -> bytes:

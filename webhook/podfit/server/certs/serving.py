@@ -36,7 +36,7 @@ class Serving(Protocol):
         """For the next handshake: a renewed certificate serves at once."""
 
     def problem(self) -> str | None:
-        """Why the server must get no requests now, in one line."""
+        """Why the server must get no requests now, in one line; None if it may."""
 
     def worry(self) -> str | None:
         """A problem in one line that does not stop it from getting requests; None if there is none."""
@@ -58,9 +58,9 @@ class _LastContext(NamedTuple):
 
 
 class Contexts:
-    """A pair's context, with the current contents of the clients' CA file.
+    """The TLS context of a pair, with the current contents of the clients' CA file.
 
-    A new certificate of the API server may come with a new CA."""
+    A new certificate of the API server may come with a new CA, so the file is read again for each handshake."""
 
     def __init__(self, client_ca: Path | None) -> None:
         self._client_ca = client_ca
@@ -69,19 +69,19 @@ class Contexts:
     def of(self, pair: Pair) -> ssl.SSLContext:
         """The context of the pair, the last one if nothing has changed. While the file can't be used, its last valid
         contents stay in use. Raises OSError if the pair is invalid, or if the file was never valid."""
-        last = self._last
+        newest = self._last
         try:
             client_ca = self._client_ca.read_bytes() if self._client_ca else None
-            if last is None or (last.pair, last.client_ca) != (pair, client_ca):
-                last = _LastContext(pair, client_ca, context(pair, client_ca))
+            if newest is None or newest.pair != pair or newest.client_ca != client_ca:
+                newest = _LastContext(pair, client_ca, context(pair, client_ca))
         except OSError as error:  # ssl.SSLError is one
-            if last is None:
+            if newest is None:
                 raise
             log.warning("%s can't be used, the last good one serves on: %s", self._client_ca or "the pair", error)
-            if last.pair != pair:
-                last = _LastContext(pair, last.client_ca, context(pair, last.client_ca))
-        self._last = last
-        return last.context
+            if newest.pair != pair:  # the pair must change nevertheless; raises if it is the cause
+                newest = _LastContext(pair, newest.client_ca, context(pair, newest.client_ca))
+        self._last = newest
+        return newest.context
 
 
 class CertificateFiles:
@@ -96,7 +96,8 @@ class CertificateFiles:
         """There is nothing to start: the files are read at each handshake."""
 
     def context(self) -> ssl.SSLContext:
-        """The context for the files' current contents; raises OSError if they were never valid."""
+        """The context for the files' current contents, or for the last valid ones; raises OSError if they were never
+        valid."""
         try:
             pair = self._read()
             ssl_context = self._contexts.of(pair)
@@ -133,14 +134,16 @@ class CertificateFiles:
         return None
 
     def _read(self) -> Pair:
+        """The present contents of the two files; raises OSError."""
         return Pair(self._certificate.read_bytes(), self._key.read_bytes())
 
 
 def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """TLS 1.2 or newer with this certificate; with `client_ca` (PEM) a client may show one of that CA, and no other.
+    """The TLS context of a server with this pair, for TLS 1.2 or newer.
 
-    (It need not: a kubelet's probes have none. `KnownClients` asks for it where it matters.) Raises OSError if the
-    pair is none, or `client_ca` holds no certificate.
+    `client_ca` (PEM): a client may show a certificate of that CA, and no other; None: clients are not asked. It need
+    not show one, because a kubelet's probes have none. `KnownClients` denies reviews without one. Raises OSError if
+    the pair is not valid, or `client_ca` contains no certificate.
     """
     ssl_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     ssl_context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -156,17 +159,17 @@ def context(pair: Pair, client_ca: bytes | None = None) -> ssl.SSLContext:
 
 
 def _load(ssl_context: ssl.SSLContext, pair: Pair) -> None:
-    """Load the pair. ssl reads certificates from files alone: from memory that looks like one (memfd), or from a file
-    that exists only meanwhile, if the system has no memfd."""
-    opened: Callable[[str], int] | None = getattr(os, "memfd_create", None)
-    if opened is None:
+    """Load the pair into the context; raises OSError if the pair is not valid. ssl reads certificates from files alone:
+    from memory that looks like one (memfd). Without memfd, from a file that exists only meanwhile."""
+    memfd_create: Callable[[str], int] | None = getattr(os, "memfd_create", None)  # Linux
+    if memfd_create is None:
         with TemporaryDirectory() as folder:
             path = Path(folder, "pair.pem")
             path.touch(0o600)
             path.write_bytes(pair.certificate + pair.key)
             ssl_context.load_cert_chain(path)
         return
-    with os.fdopen(opened("podfit"), "wb") as file:
+    with os.fdopen(memfd_create("podfit"), "wb") as file:
         file.write(pair.certificate + pair.key)
         file.flush()
         ssl_context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

@@ -55,14 +55,15 @@ class Peer(HttpToolsProtocol):
         super().__init__(worker.config, worker.state, app_state={})
         self.worker = worker
         self.opening: asyncio.Task[None] | None = None  # the handshake
-        self.ages = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        # All times are of time.monotonic.
+        self.close_after = time.monotonic() + AGE * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         self.used = False  # a request was answered
         self.head = 0  # bytes since a request began, its headers ended, or a piece of its body came
-        self.reads = math.inf  # the deadline for reading an answer
+        self.reads = math.inf  # the deadline for reading an answer; infinite while none is unread
         self.wait(PEER_TIMEOUT)
 
     def wait(self, seconds: float) -> None:
-        """Sets the deadline for what the peer must send next."""
+        """Sets the deadline for what the peer must send next. The worker closes connections that are late."""
         self.sends = time.monotonic() + seconds
 
     def give_up(self) -> None:
@@ -74,9 +75,12 @@ class Peer(HttpToolsProtocol):
 
     @property
     def busy(self) -> bool:
-        """The peer has sent a whole request and reads its answer."""
-        pending = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
-        return bool(pending or self.pipeline) and not self.flow.write_paused
+        """True if the peer has sent an entire request and gets its answer, or has sent further requests. False if it
+        does not read the answer."""
+        if self.flow.write_paused:
+            return False
+        has_pending = bool(self.cycle) and not self.cycle.response_complete and not self.cycle.more_body
+        return has_pending or bool(self.pipeline)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self.joined = Joined(transport)
@@ -101,6 +105,8 @@ class Peer(HttpToolsProtocol):
         self.wait(PEER_TIMEOUT)
 
     def on_headers_complete(self) -> None:
+        """Adds the time of arrival and the client's certificate to the scope. The answer closes the connection if the
+        worker stops or the connection is old."""
         if len(self.pipeline) >= PIPELINED:
             self.transport.abort()
             raise ValueError("too many requests at once")
@@ -109,7 +115,7 @@ class Peer(HttpToolsProtocol):
         more = {ARRIVED: time.monotonic(), CERTIFICATE: self.transport.get_extra_info("peercert")}
         self.scope.update(more)  # type: ignore[typeddict-item]  # ASGI allows other keys
         super().on_headers_complete()
-        if self.worker.leaving or time.monotonic() > self.ages:
+        if self.worker.leaving or time.monotonic() > self.close_after:
             self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
 
     def on_body(self, body: bytes) -> None:
@@ -120,9 +126,11 @@ class Peer(HttpToolsProtocol):
         super().on_message_complete()
         self.cycle.more_body = False  # uvicorn leaves it True if the answer came first
         self.head = 0
-        self.wait(2 * IDLE)  # as long as uvicorn's own timer, and the answer
+        self.wait(2 * IDLE)  # uvicorn's own timer ends IDLE seconds after the answer, so it comes first
 
     def on_response_complete(self) -> None:
+        """Sends the answer, and moves the connection to the end of `worker.peers`, which is in the order of the last
+        answers. It is absent there if the worker has evicted it."""
         self.joined.flush()
         self.used = True
         if self in self.worker.peers:

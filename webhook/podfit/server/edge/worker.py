@@ -33,6 +33,7 @@ RECEIVED = 64 << 10  # bytes of a connection that the kernel keeps until they ar
 BATCH = 64  # connections accepted before the open ones have their turn
 CLOSING = 2.0  # seconds for the peer to close TLS
 TICK = 0.1  # seconds between two checks of the deadlines
+NEW_CONNECTION = 1.0  # seconds that a new connection has for its request when the worker stops
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,11 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     def run(self) -> None:
         """Called by gunicorn; returns after the last answer."""
         self.peers = OrderedDict[Peer, None]()  # ordered by the time of the last answer, or of the TCP connection
-        self.most = min(MAX_CONNECTIONS, memory.shares().connections, getrlimit(RLIMIT_NOFILE)[0] * 3 // 8)
-        self.state, self.leaving, self.closed = ServerState(), False, 0
+        max_files, _ = getrlimit(RLIMIT_NOFILE)
+        self.most = min(MAX_CONNECTIONS, memory.shares().connections, max_files * 3 // 8)
+        self.state = ServerState()  # uvicorn's headers of each answer
+        self.leaving = False  # the signal to stop has come
+        self.closed = 0  # connections since memory was last returned to the system
         self.config = Config(
             self.wsgi, http=Peer, ws="none", lifespan="off", interface="asgi3", proxy_headers=False, access_log=False,
             server_header=False, log_config=None, log_level="error", timeout_keep_alive=int(IDLE),
@@ -56,18 +60,15 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
 
     async def serve(self, listener: socket.socket) -> None:
         """Serves until the signal to stop, and then until no connection is left: each answer closes its connection, and
-        `drain` seconds later those without a pending request are closed."""
-        end, given_back, loop = math.inf, time.monotonic(), asyncio.get_running_loop()
+        `drain` seconds later those without a pending request are closed. Accepts connections until then."""
+        loop = asyncio.get_running_loop()
+        drained, given_back = math.inf, time.monotonic()  # the end of `drain`; when memory was last returned
         while not self.leaving or self.peers:
-            self.notify()
+            self.notify()  # gunicorn replaces a worker that does not
             now = time.monotonic()
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
-            for peer in list(self.peers):
-                is_late = now > min(peer.sends, peer.reads)
-                must_leave = now > end + (0 if peer.used else 1)  # a new connection gets a second for its request
-                if is_late or (must_leave and not peer.busy):
-                    peer.give_up()
-            if now <= end:
+            self.close_late(now, drained)
+            if now <= drained:  # each time, since `accept` stops itself if it can't open more files
                 loop.add_reader(listener, self.accept, listener)
             else:  # after a reload, the new worker accepts
                 loop.remove_reader(listener)
@@ -75,9 +76,19 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
                 self.closed, given_back = 0, now
                 memory.give_back()
             await asyncio.sleep(TICK)
-            if not (self.leaving or (self.alive and self.ppid == os.getppid())):
-                self.leaving, end = True, now + self.app.drain
+            is_told_to_stop = not self.alive or self.ppid != os.getppid()  # by a signal, or gunicorn itself has ended
+            if is_told_to_stop and not self.leaving:
+                self.leaving, drained = True, now + self.app.drain
                 self.app.leave()
+
+    def close_late(self, now: float, drained: float) -> None:
+        """Closes connections whose peer is late, and after `drained` also those without a pending request. Both are
+        times of time.monotonic; infinity: the worker does not stop."""
+        for peer in list(self.peers):
+            is_late = now > min(peer.sends, peer.reads)
+            must_leave = now > drained + (0 if peer.used else NEW_CONNECTION)
+            if is_late or (must_leave and not peer.busy):
+                peer.give_up()
 
     def accept(self, listener: socket.socket) -> None:
         """Accepts pending connections. For each one above the limit, another one is closed."""
@@ -99,10 +110,11 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
             self.evict()
 
     async def establish(self, peer: Peer, accepted: socket.socket, address: str) -> None:
-        """Does the TLS handshake. Starts at the first byte: until then a connection costs no memory for TLS."""
+        """Does the TLS handshake, and logs why it fails. Starts at the first byte: until then a connection costs no
+        memory for TLS."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.sock_recv(accepted, 0)
+            await loop.sock_recv(accepted, 0)  # returns when there is something to read, and reads none of it
             tls = self.app.serving.context()
             await loop.connect_accepted_socket(lambda: peer, accepted, ssl=tls, ssl_shutdown_timeout=CLOSING)
         except ConnectionError:  # the peer is gone
@@ -121,11 +133,13 @@ class Worker(BaseWorker):  # type: ignore[misc]  # gunicorn has no types
     def evict(self) -> None:
         """Closes the oldest connection without a pending request, if there is one. Of two groups, those that had an
         answer (`Peer.used`) and those that had none, the larger one loses first; the used ones if they are equal."""
-        new, used = [peer for peer in self.peers if not peer.used], [peer for peer in self.peers if peer.used]
-        order = [*new, *used] if len(new) > len(used) else [*used, *new]
-        if peer := next((peer for peer in order if not peer.busy), None):
-            del self.peers[peer]
-            peer.give_up()
+        new = [peer for peer in self.peers if not peer.used]
+        used = [peer for peer in self.peers if peer.used]
+        for peer in [*new, *used] if len(new) > len(used) else [*used, *new]:
+            if not peer.busy:
+                del self.peers[peer]
+                peer.give_up()
+                return
 
 
 class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -150,7 +164,8 @@ def serve(
 ) -> int:
     """Serves until a signal; returns gunicorn's exit code. `leave` is called in the worker after the signal to stop.
 
-    `drain`: seconds from then on in which clients may use their connections; `hooks`: gunicorn's.
+    `listener`: the bound socket, which gunicorn takes over. `drain`: seconds after the signal in which clients may use
+    their connections; `hooks`: gunicorn's settings that are functions.
     """
     host, port = listener.getsockname()[:2]
     settings = {
@@ -168,7 +183,8 @@ def serve(
     }
     try:
         Server(app, serving, leave, drain, **settings, **hooks).run()
-    except SystemExit as exit_:
-        code = 0 if exit_.code is None else exit_.code
-        return code if isinstance(code, int) else 1  # a text is an error
+    except SystemExit as exit_:  # Python's meaning of the code: None is success, a text is an error
+        if exit_.code is None:
+            return 0
+        return exit_.code if isinstance(exit_.code, int) else 1
     return 0
