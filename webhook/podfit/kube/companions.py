@@ -1,12 +1,12 @@
 """The objects that belong to a workload: Service, HorizontalPodAutoscaler, PersistentVolumeClaim and others.
 
-They are from the same files, or from the cluster. An absent object is unknown, not missing, unless `whole` is set.
+They are from the same files, or from the cluster. An absent object is unknown, not missing, unless `is_complete` is
+set.
 `holds_release` shows whether the files probably contain all objects of a workload.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +35,7 @@ class Companions:
 
     objects: tuple[JSON, ...] = ()
     is_complete: bool = False
-    """All objects of the namespace are here, so an absent object does not exist."""
+    """True if all objects of the namespace are here, so that an absent object does not exist."""
     around: Snapshot = field(default_factory=Snapshot)
     """The cluster's objects (nodes, namespaces, classes) from elsewhere in the input."""
 
@@ -45,17 +45,17 @@ class Companions:
         return {_name(item): item for item in self._by_kind.get(_CONFIG_MAP, ())}
 
     def services(self, workload: Workload) -> list[JSON]:
-        """The Services that select the workload's Pods."""
+        """The Services that select the workload's Pods. One without a selector selects none."""
         labels = mapping(workload.metadata.get("labels"))
-        return [
-            item
-            for item in self._in_namespace_of(_SERVICE, workload)
-            if (selector := mapping(FieldPath(("spec", "selector")).get(item)))
-            and all(labels.get(key) == value for key, value in selector.items())
-        ]
+        services: list[JSON] = []
+        for service in self._in_namespace_of(_SERVICE, workload):
+            selector = mapping(FieldPath(("spec", "selector")).get(service))
+            if selector and all(labels.get(key) == value for key, value in selector.items()):
+                services.append(service)
+        return services
 
     def addresses(self, workload: Workload) -> list[tuple[str, JSON]]:
-        """The Services with an address, by name: Kubernetes sets variables for them in the namespace's containers.
+        """(name, Service) of each with an address: Kubernetes sets variables for them in the namespace's containers.
 
         kubernetes pkg/kubelet/envvars: a headless Service and an ExternalName have none.
         """
@@ -67,12 +67,14 @@ class Companions:
         ]
 
     def autoscalers(self, workload: Workload) -> list[JSON]:
-        """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is."""
+        """The HorizontalPodAutoscalers and KEDA ScaledObjects whose target the workload is; none if it has no name."""
+        if not workload.name:
+            return []
         return [
             item
             for kind in (_HPA, _SCALED_OBJECT)
             for item in self._in_namespace_of(kind, workload)
-            if _is_scale_target(item, workload) and workload.name
+            if _is_scale_target(item, workload)
         ]
 
     def disruption_budgets(self, workload: Workload) -> list[JSON]:
@@ -94,31 +96,32 @@ class Companions:
         """True if the claim is one of these objects, starts empty, and nothing else here can fill it. False if the
         objects are those of a live namespace (`is_complete`), where the claim may be filled already."""
         claim = self.claim(workload, name)
-        spec = mapping(mapping(claim).get("spec"))
-        if (
-            claim is None
-            or self.is_complete
-            or any(spec.get(key) for key in ("dataSource", "dataSourceRef", "volumeName"))
-        ):
+        if claim is None or self.is_complete:
+            return False
+        spec = mapping(claim.get("spec"))
+        if any(spec.get(key) for key in ("dataSource", "dataSourceRef", "volumeName")):  # it starts with their data
             return False
         others = (item for item in self.objects if item is not workload.object and item is not claim)
         return not any(_names_claim(other, name) for other in others)
 
     def serving_runtime(self, workload: Workload, name: str) -> JSON | None:
-        """The KServe runtime of that name that the workload may use; a namespace's own comes first."""
-        own = self._in_namespace_of((_KSERVE, "ServingRuntime"), workload)
-        shared = self._by_kind.get((_KSERVE, "ClusterServingRuntime"), ())
-        return next((item for item in (*own, *shared) if _name(item) == name), None)
+        """The KServe runtime of that name that the workload may use; a namespace's own comes first. None if there is
+        none here."""
+        of_namespace = self._in_namespace_of((_KSERVE, "ServingRuntime"), workload)
+        of_cluster = self._by_kind.get((_KSERVE, "ClusterServingRuntime"), ())
+        return next((runtime for runtime in (*of_namespace, *of_cluster) if _name(runtime) == name), None)
 
     def services_of_runtime(self, workload: Workload) -> list[str]:
-        """The names of the InferenceServices that name the runtime."""
-        items = self._by_kind.get((_KSERVE, "InferenceService"), ())
-        if workload.kind == "ServingRuntime":
-            items = list(self._in_namespace_of((_KSERVE, "InferenceService"), workload))
-        return [_name(item) for item in items if kserve_runtime.runtime_name(item) == workload.name]
+        """The names of the InferenceServices that name the runtime: of its namespace, or of all for a
+        ClusterServingRuntime."""
+        kind = (_KSERVE, "InferenceService")
+        is_of_namespace = workload.kind == "ServingRuntime"
+        services = self._in_namespace_of(kind, workload) if is_of_namespace else self._by_kind.get(kind, ())
+        return [_name(service) for service in services if kserve_runtime.runtime_name(service) == workload.name]
 
     def holds_release(self, workload: Workload) -> bool:
-        """True if all that belongs to the workload is probably here: an object that addresses or scales it is."""
+        """True if all objects of the workload are certainly here, or probably, since one that addresses or scales it
+        is."""
         return self.is_complete or bool(self.services(workload) or self.autoscalers(workload))
 
     @cached_property
@@ -138,13 +141,11 @@ class Companions:
 
 
 def can_be_one_release(objects: Iterable[JSON]) -> bool:
-    """True if the objects can be one release: none of them would overwrite another one."""
-    names = Counter(
-        (*group_and_kind(item), mapping(item.get("metadata")).get("namespace"), _name(item))
-        for item in objects
-        if _name(item)
-    )
-    return max(names.values(), default=0) <= 1
+    """True if the objects can be one release: no two with a name have the same kind, namespace and name, so that none
+    would overwrite another one."""
+    named = [item for item in objects if _name(item)]
+    keys = {(*group_and_kind(item), mapping(item.get("metadata")).get("namespace"), _name(item)) for item in named}
+    return len(keys) == len(named)
 
 
 def config_map_names(obj: Any, collected: set[str] | None = None) -> set[str]:
@@ -177,16 +178,14 @@ def describe(obj: JSON) -> str:
 
 
 def replicas(obj: JSON) -> tuple[int | None, int | None]:
-    """The least and the most replicas that an autoscaler sets, None if it does not say (their defaults are 1 for a
-    HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject)."""
+    """(minimum, maximum) of the replicas that an autoscaler sets. None if it does not say: the defaults are 1 for a
+    HorizontalPodAutoscaler's minimum, 0 and 100 for a ScaledObject."""
     spec = mapping(obj.get("spec"))
-    names = (
-        ("minReplicaCount", "maxReplicaCount")
-        if group_and_kind(obj) == _SCALED_OBJECT
-        else ("minReplicas", "maxReplicas")
-    )
-    low, high = (spec.get(name) for name in names)
-    return low if isinstance(low, int) else None, high if isinstance(high, int) else None
+    if group_and_kind(obj) == _SCALED_OBJECT:
+        minimum, maximum = spec.get("minReplicaCount"), spec.get("maxReplicaCount")
+    else:
+        minimum, maximum = spec.get("minReplicas"), spec.get("maxReplicas")
+    return minimum if isinstance(minimum, int) else None, maximum if isinstance(maximum, int) else None
 
 
 def _name(obj: JSON) -> str:
@@ -210,6 +209,7 @@ _DEPLOYMENT_SUFFIXES = {"InferenceService": "-predictor", "LLMInferenceService":
 
 
 def _selects_labels(selector: JSON, labels: JSON) -> bool:
-    """An empty selector selects everything (policy/v1 PodDisruptionBudgetSpec)."""
-    read = of_object(selector)
-    return read is not None and read.selects({str(key): str(value) for key, value in labels.items()}) is True
+    """True if the selector certainly selects the labels; an empty one selects everything (policy/v1
+    PodDisruptionBudgetSpec). False if it is not valid."""
+    parsed = of_object(selector)
+    return parsed is not None and parsed.selects({str(key): str(value) for key, value in labels.items()}) is True

@@ -47,24 +47,28 @@ class Everywhere:
     def _snapshot_and_contradictions(self) -> tuple[Snapshot, tuple[str, ...]]:
         """The cluster's objects of all files, without those that files define differently, and a line about each of
         these."""
-        entries: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}
+        definitions: dict[tuple[str, snapshot.Key], dict[str, JSON]] = {}  # kind, key → file → object
         for file, _, obj in self.held:
             kind = snapshot.of_cluster(obj)
             if kind is not None:
-                entries.setdefault((kind, snapshot.key(obj)), {})[file] = obj
-        kept, texts, lost = [], [], set()
-        for (kind, (_, name)), files in entries.items():
-            reduced = {file: snapshot.from_objects([obj]).objects.get(kind) for file, obj in files.items()}
-            first = next(iter(reduced.values()))
-            other = next((file for file, item in reduced.items() if item != first), None)
-            if other is not None:
-                lost.add(kind)
-                what = next(iter(files.values())).get("kind")
-                texts.append(_contradiction(f"{what} {name}", next(iter(files)), other))
-            else:
-                kept.append((kind, next(iter(files.values()))))
-        # Without one of the nodes, the others are not all nodes of the cluster: then none is known.
-        return snapshot.from_objects(obj for kind, obj in kept if kind != "nodes" or kind not in lost), tuple(texts)
+                definitions.setdefault((kind, snapshot.key(obj)), {})[file] = obj
+        kept: list[tuple[str, JSON]] = []
+        texts: list[str] = []
+        is_node_lost = False
+        for (kind, (_, name)), by_file in definitions.items():
+            first_file, first_object = next(iter(by_file.items()))
+            first_reduced = snapshot.from_objects([first_object]).objects.get(kind)
+            other_files = [
+                file for file, obj in by_file.items() if snapshot.from_objects([obj]).objects.get(kind) != first_reduced
+            ]
+            if not other_files:
+                kept.append((kind, first_object))
+                continue
+            is_node_lost = is_node_lost or kind == "nodes"
+            texts.append(_contradiction(f"{first_object.get('kind')} {name}", first_file, other_files[0]))
+        if is_node_lost:  # the others are not all nodes of the cluster, so none is known
+            kept = [(kind, obj) for kind, obj in kept if kind != "nodes"]
+        return snapshot.from_objects(obj for _, obj in kept), tuple(texts)
 
     @cached_property
     def _config_maps(self) -> Mapping[str, Sequence[PlacedObject]]:
@@ -81,37 +85,41 @@ class Everywhere:
         """Name → ConfigMap for the `objects` of a file, including its `own`; and notes on those that other files define
         differently, which are left out. A ConfigMap in the file's folder comes before others."""
         config_maps, texts = dict(own), list[str]()
-        asks = [(snapshot.key(obj)[0], config_map_names(obj)) for obj in objects] if self._config_maps else []
-        missing = {name for _, names in asks for name in names} - own.keys()
-        spaces = {space for space, names in asks if names}
+        if not self._config_maps:
+            return config_maps, texts
+        missing: set[str] = set()
+        namespaces: set[str] = set()  # of the objects that refer to a ConfigMap
+        for obj in objects:
+            names = config_map_names(obj)
+            if names:
+                missing |= names - own.keys()
+                namespaces.add(snapshot.key(obj)[0])
         for name in sorted(missing):
-            held = [
-                placed_object
-                for placed_object in self._config_maps.get(name, ())
-                if _may_be_in(placed_object.object, spaces)
-            ]
-            near = [placed_object for placed_object in held if placed_object.folder == folder] or held
-            other = next(
-                (placed_object for placed_object in near if _data(placed_object.object) != _data(near[0].object)), None
-            )
-            if other is not None:
-                texts.append(_contradiction(f"ConfigMap {name}", near[0].file, other.file))
-            elif near:
-                config_maps[name] = near[0].object
+            candidates = [placed for placed in self._config_maps.get(name, ()) if _may_be_in(placed.object, namespaces)]
+            candidates = [placed for placed in candidates if placed.folder == folder] or candidates
+            if not candidates:
+                continue
+            first = candidates[0]
+            different = [placed for placed in candidates if _data(placed.object) != _data(first.object)]
+            if different:
+                texts.append(_contradiction(f"ConfigMap {name}", first.file, different[0].file))
+            else:
+                config_maps[name] = first.object
         return config_maps, texts
 
 
-def _contradiction(what: str, text: str, other: str) -> str:
-    """The line that says that an object is left out, since two files define it differently."""
-    where = f"twice in {text}" if text == other else f"in {text} and {other}"
-    return f"{what} is defined differently {where}: it is unknown to files without their own definition"
+def _contradiction(title: str, file: str, other_file: str) -> str:
+    """The line that says that an object ("ConfigMap env") is left out, since two files define it differently, or one
+    does twice."""
+    where = f"twice in {file}" if file == other_file else f"in {file} and {other_file}"
+    return f"{title} is defined differently {where}: it is unknown to files without their own definition"
 
 
-def _may_be_in(obj: JSON, spaces: Iterable[str]) -> bool:
-    """True if the object names no namespace, or that of all `spaces`. A tool that applies a file may add the namespace
-    to all of its objects, hardly to some."""
+def _may_be_in(obj: JSON, namespaces: Iterable[str]) -> bool:
+    """True if the object names no namespace, or the only one of `namespaces`. A tool that applies a file may add the
+    namespace to all of its objects, hardly to some."""
     own = snapshot.key(obj)[0]
-    return not own or all(own == space for space in spaces)
+    return not own or all(own == namespace for namespace in namespaces)
 
 
 def _data(obj: JSON) -> tuple[JSON, JSON]:

@@ -14,6 +14,7 @@ KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization
 DIRECTIVE = "$patch"
 """The instruction of a strategic merge patch for an object or an item of a list: `delete`, `replace` or `merge`."""
 _BUILT_IN = frozenset({"", "apps", "batch"})
+"""API groups of the workloads that Kubernetes itself has."""
 _SELECTING = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 """Kinds of apps/v1 whose `spec.selector` the API server requires."""
 
@@ -36,14 +37,16 @@ def resource_files(kustomization: JSON) -> Iterator[str]:
 def replaced_images(kustomization: JSON) -> tuple[str, ...]:
     """The images that a kustomization puts into its resources and whose names have "vllm" in them, each with its new
     tag and digest: "vllm/vllm-openai:v0.18.0"."""
-    images = [image for image in as_list(kustomization.get("images")) if isinstance(image, Mapping)]
-    texts = [
-        f"{image.get('newName') or image.get('name')}"
-        + (f":{image['newTag']}" if image.get("newTag") else "")
-        + (f"@{image['digest']}" if image.get("digest") else "")
-        for image in images
-    ]
-    return tuple(text for text in texts if "vllm" in text.lower())
+    replaced: list[str] = []
+    for image in as_list(kustomization.get("images")):
+        if not isinstance(image, Mapping):
+            continue
+        tag = f":{image['newTag']}" if image.get("newTag") else ""
+        digest = f"@{image['digest']}" if image.get("digest") else ""
+        text = f"{image.get('newName') or image.get('name')}{tag}{digest}"
+        if "vllm" in text.lower():
+            replaced.append(text)
+    return tuple(replaced)
 
 
 def sign_of_patch(obj: JSON) -> str | None:
@@ -62,19 +65,19 @@ def sign_of_patch(obj: JSON) -> str | None:
         return None
     if group == "apps" and kind in _SELECTING and not mapping(obj.get("spec")).get("selector"):
         return "it lacks spec.selector"
-    pods = (FieldPath(tuple(pod.path.split("."))).get(obj) for pod in row.pods)
-    containers = (mapping(item) for pod in pods for item in as_list(mapping(pod).get("containers")))
-    return "a container lacks its image" if any(container.get("image") is None for container in containers) else None
+    for place in row.pods:
+        pod_spec = mapping(FieldPath(tuple(place.path.split("."))).get(obj))
+        if any(mapping(container).get("image") is None for container in as_list(pod_spec.get("containers"))):
+            return "a container lacks its image"
+    return None
 
 
 def _has_directive(obj: JSON) -> bool:
     """True if a mapping anywhere in the object has a patch directive."""
-    queue: list[Any] = [obj]
+    queue: list[Any] = [obj]  # mappings and lists
     for value in queue:  # grows while it is walked
-        if isinstance(value, Mapping):
-            if DIRECTIVE in value:
-                return True
-            queue += [child for child in value.values() if isinstance(child, Mapping | list)]
-        else:
-            queue += [item for item in value if isinstance(item, Mapping | list)]
+        if isinstance(value, Mapping) and DIRECTIVE in value:
+            return True
+        children = value.values() if isinstance(value, Mapping) else value
+        queue += [child for child in children if isinstance(child, Mapping | list)]
     return False

@@ -29,7 +29,8 @@ class FieldPath(NamedTuple):
         return FieldPath((*self.parts, *parts))
 
     def items(self, count: int) -> Sequence[FieldPath]:
-        """The places of a list's items, `count` of them or more."""
+        """The places of the items of a list at this path, the first `count` of them or more. Those of short lists are
+        remembered, because most containers are where others are."""
         parts = self.parts
         if count <= _FEW and _is_common(parts):
             return _first_items(parts)
@@ -71,11 +72,12 @@ class FieldPath(NamedTuple):
 
 
 _FEW, _FIRST, _SHORT = 32, 4, 256
-"""Items of a list whose places are remembered; the highest index, and the characters of the keys, on the way to it."""
+"""Items of a list whose places are remembered; the highest index, and the characters of the keys, on the way to it. A
+choice: arguments and containers fit, and no author can fill the memory with long keys."""
 
 
 def _is_common(parts: Sequence[str | int]) -> bool:
-    """Other objects probably have a list there, too."""
+    """True if other objects probably have a list at this path, too: it has short keys and low indices."""
     characters = 0
     for part in parts:
         if isinstance(part, str):
@@ -87,25 +89,29 @@ def _is_common(parts: Sequence[str | int]) -> bool:
 
 @lru_cache(256)  # most containers are where others are
 def _first_items(parts: tuple[str | int, ...]) -> Sequence[FieldPath]:
+    """The places of the first _FEW items of a list at this path."""
     return tuple([FieldPath((*parts, index)) for index in range(_FEW)])
 
 
 def value_at(obj: Any, parts: Sequence[str | int], default: Any = None) -> Any:
     """The value in `obj` at the place of these parts, or `default` if the place does not exist."""
     for part in parts:
-        if not (part in obj if isinstance(obj, dict) else has_child(obj, part)):
+        exists = part in obj if isinstance(obj, dict) else has_child(obj, part)
+        if not exists:
             return default
         obj = obj[part]
     return obj
 
 
 def has_child(value: object, part: str | int) -> bool:
-    """True if a list has this index or an object this key."""
-    return part in range(len(value)) if isinstance(value, list) else is_object(value) and part in value
+    """True if a list has this index or an object this key; False for other values."""
+    if isinstance(value, list):
+        return part in range(len(value))
+    return is_object(value) and part in value
 
 
 def is_object(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """`value` is a mapping. The abstract class is asked last, since it takes ten times as long to answer."""
+    """True if `value` is a mapping. The abstract class is asked last, since it takes ten times as long to answer."""
     return isinstance(value, dict) or (value is not None and isinstance(value, Mapping))
 
 

@@ -13,6 +13,9 @@ from functools import lru_cache
 from podfit.base.lazy import regex
 
 KI, MI, GI, TI = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+"""Bytes."""
+MAX_TEXT_LENGTH = 64
+"""Characters of a quantity. A choice: int64 has 19 digits, and longer texts are not worth reading."""
 
 _SUFFIX = {
     "": Decimal(1),
@@ -34,7 +37,7 @@ class QuantityError(ValueError):
 def parse(value: object) -> int:
     """The quantity as an integer (bytes for memory), rounded up and capped as Kubernetes does; raises QuantityError."""
     text = value if isinstance(value, str) else _as_text(value)
-    amount = _parse_exact(text) if len(text) <= 64 else None
+    amount = _parse_exact(text) if len(text) <= MAX_TEXT_LENGTH else None
     if amount is None:
         raise QuantityError(f"{value!r:.60} is not a quantity such as 64Gi, 500M or 2")
     return amount
@@ -48,7 +51,9 @@ def _parse_exact(text: str) -> int | None:
         return None
     number, exponent, suffix = match.groups()
     exact = Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
-    return _MAX if exact > _MAX else -_MAX if exact < -_MAX else int(exact.to_integral_value(ROUND_CEILING))
+    if abs(exact) > _MAX:
+        return _MAX if exact > 0 else -_MAX
+    return int(exact.to_integral_value(ROUND_CEILING))
 
 
 def _as_text(value: object) -> str:
@@ -63,16 +68,15 @@ def try_parse(value: object) -> int | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else _as_text(value)
-    return _parse_exact(text) if 0 < len(text) <= 64 else None
+    return _parse_exact(text) if 0 < len(text) <= MAX_TEXT_LENGTH else None
 
 
 def equal(first: object, other: object) -> bool:
     """True if both are the same amount ("1" and "1000m"); False if one is not a quantity. The API server compares
     amounts, not text."""
-    parsed = try_parse(first), try_parse(other)
-    if None in parsed:
+    if try_parse(first) is None or try_parse(other) is None:
         return False
-    return _as_decimal(first) == _as_decimal(other)
+    return _as_decimal(first) == _as_decimal(other)  # `try_parse` rounds up
 
 
 def _as_decimal(value: object) -> Decimal:
@@ -83,15 +87,15 @@ def _as_decimal(value: object) -> Decimal:
 
 
 _UNITS = ((TI, TI, "TiB"), (1000 * MI, GI, "GiB"), (MI, MI, "MiB"), (KI, KI, "KiB"))
-"""From how many bytes on people count in a unit, its bytes and its name."""
+"""(first size at which a unit is used, its bytes, its name). A choice: GiB begin at 1000 MiB, since
+"1 GiB" is shorter than "1001 MiB"."""
 
 
 def human(size: float) -> str:
-    """Bytes for people: "32.9 GiB", "64 MiB"."""
-    large = abs(size)
-    for least, width, unit in _UNITS:
-        if large >= least:
-            number = f"{size / width:.1f}"
+    """Bytes for people, with one decimal unless it is 0: "32.9 GiB", "64 MiB", "-2 KiB"."""
+    for first_size, unit_bytes, unit in _UNITS:
+        if abs(size) >= first_size:
+            number = f"{size / unit_bytes:.1f}"
             return f"{number.removesuffix('.0')} {unit}"
     return f"{size:.0f} B"
 

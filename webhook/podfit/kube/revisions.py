@@ -21,39 +21,43 @@ _ADDED = "pod-template-hash"
 
 
 def reduce_revision(obj: JSON) -> JSON:
-    """The part of a ReplicaSet or a ControllerRevision that is kept: its owner, and its template's digest."""
-    owners = mapping(obj.get("metadata")).get("ownerReferences")
-    owner = (
-        next((mapping(reference) for reference in owners if mapping(reference).get("controller") is True), {})
-        if owners
-        else {}
-    )
-    spec = mapping(obj.get("spec")) or mapping(mapping(obj.get("data")).get("spec"))
+    """The part of a ReplicaSet or a ControllerRevision that is kept: `owner`, the (kind, name) of its controller, and
+    `template`, the digest of its template. Empty if it has no controller or no template."""
+    owners = mapping(obj.get("metadata")).get("ownerReferences") or ()
+    controllers = [mapping(reference) for reference in owners if mapping(reference).get("controller") is True]
+    spec = mapping(obj.get("spec")) or mapping(mapping(obj.get("data")).get("spec"))  # of a ControllerRevision
     template = mapping(spec.get("template"))
-    if not owner or not template:
+    if not controllers or not template:
         return {}
+    owner = controllers[0]
     return {"owner": (str(owner.get("kind")), str(owner.get("name"))), "template": digest(template)}
 
 
+DIGEST_BYTES = 12
+"""Bytes of a template's digest. A choice: 96 bits do not collide by chance, and a cluster keeps many."""
+
+
 def digest(template: JSON) -> str:
-    """Equal for templates that make the same Pods; "" if one is nested too deep to be read."""
-    own = mapping(template.get("metadata"))
-    labels = {name: value for name, value in mapping(own.get("labels")).items() if name != _ADDED}
-    what = {"labels": labels, "annotations": own.get("annotations") or {}, "spec": template.get("spec")}
+    """A hexadecimal digest, equal for templates that make the same Pods; "" if one is nested too deep to be read."""
+    metadata = mapping(template.get("metadata"))
+    labels = {name: value for name, value in mapping(metadata.get("labels")).items() if name != _ADDED}
+    content = {"labels": labels, "annotations": metadata.get("annotations") or {}, "spec": template.get("spec")}
     try:
-        text = json.dumps(_without_nulls(what), sort_keys=True, default=str)
+        text = json.dumps(_without_nulls(content), sort_keys=True, default=str)
     except RecursionError:  # no controller writes a template so deep
         return ""
     import hashlib  # here: it loads OpenSSL, and only an update of a live workload needs it
 
-    return hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _without_nulls(value: Any) -> Any:
-    """Without nulls, and without the directive that makes a ControllerRevision's template a patch."""
+    """The value without nulls, and without the directive that makes a ControllerRevision's template a patch."""
     if isinstance(value, Mapping):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None and key != "$patch"}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def kept_by(obj: JSON) -> str:
@@ -65,15 +69,17 @@ def returned_to(obj: JSON, namespace: str | None, entries: Mapping[str, Mapping[
     """The revision whose template a workload has now ("ReplicaSet llama-8b-7f"); None if the snapshot has none, or if
     the template is absent or too deep to compare.
 
-    `entries`: kind → its objects, as `reduce_revision` leaves them.
+    `entries`: plural of a kind → (namespace, name) → object, as `reduce_revision` leaves it.
     """
     kind, name = str(obj.get("kind")), mapping(obj.get("metadata")).get("name")
     revisions = entries.get(kept_by(obj), {})
     template = mapping(mapping(obj.get("spec")).get("template"))
-    if not revisions or not template:
+    template_digest = digest(template) if revisions and template else ""
+    if not template_digest:
         return None
-    target = {"owner": (kind, str(name)), "template": digest(template)}
-    if not target["template"]:
-        return None
-    of = "ReplicaSet" if kind == "Deployment" else "ControllerRevision"
-    return next((f"{of} {key[1]}" for key, item in revisions.items() if item == target and key[0] == namespace), None)
+    same = {"owner": (kind, str(name)), "template": template_digest}
+    revision_kind = "ReplicaSet" if kind == "Deployment" else "ControllerRevision"
+    for (revision_namespace, revision_name), revision in revisions.items():
+        if revision_namespace == namespace and revision == same:
+            return f"{revision_kind} {revision_name}"
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -12,7 +13,11 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 _OPERATORS: Mapping[str, Operator] = {get_argument: get_argument for get_argument in get_args(Operator)}
 
 _NAME = regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""The name of a label key, or a label value that is not empty: 63 characters at most."""
 _DOMAIN = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""The prefix of a label key, a DNS name."""
+MAX_DOMAIN_LENGTH = 253
+"""Characters of a DNS name (RFC 1123)."""
 
 
 class Requirement(NamedTuple):
@@ -40,7 +45,8 @@ class Selector(NamedTuple):
     requirements: tuple[Requirement, ...] = ()
 
     def selects(self, labels: Mapping[str, str], *, is_complete: bool = True) -> bool | None:
-        """True if it selects an object with these labels; `is_complete`: it has no others."""
+        """True if it selects an object with these labels; None if that depends on labels that are not known.
+        `is_complete`: the object has no other labels than these."""
         return all_known(requirement.holds(labels, is_complete=is_complete) for requirement in self.requirements)
 
 
@@ -77,18 +83,25 @@ def parse(text: str) -> Selector:
     requirements, place = [], 0
     while place < len(text):
         match = _TERM.match(text, place)
-        written = match and (match["sign"] or match["word"])  # the operator; none for `key` and `!key`
-        if match is None or (match["not"] and written) or key_problem(match["key"]):
+        requirement = _requirement(match) if match else None
+        if match is None or requirement is None:
             raise ValueError(f"no label selector from {text[place:].strip()!r} on: expected `key=value`, `key!=value`, "
                              "`key in (a,b)`, `key notin (a,b)`, `key` or `!key`, with commas between")  # fmt: skip
-        if not written:
-            requirements.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
-        else:
-            names = match["values"].split(",") if match["word"] else [match["value"]]
-            operator: Operator = "NotIn" if written in ("!=", "notin") else "In"
-            requirements.append(Requirement(match["key"], operator, tuple(part.strip() for part in names)))
+        requirements.append(requirement)
         place = match.end()
     return Selector(tuple(requirements))
+
+
+def _requirement(match: re.Match[str]) -> Requirement | None:
+    """The condition of a match of `_TERM`; None if it is not valid: `!key=value`, or an invalid key."""
+    operator_text = match["sign"] or match["word"]  # None for `key` and `!key`
+    if key_problem(match["key"]) or (match["not"] and operator_text):
+        return None
+    if operator_text is None:
+        return Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists")
+    values = match["values"].split(",") if match["word"] else [match["value"]]
+    operator: Operator = "NotIn" if operator_text in ("!=", "notin") else "In"
+    return Requirement(match["key"], operator, tuple(value.strip() for value in values))
 
 
 def all_known(answers: Iterable[bool | None]) -> bool | None:
@@ -104,7 +117,8 @@ def all_known(answers: Iterable[bool | None]) -> bool | None:
 def key_problem(key: str) -> str | None:
     """Why the label key is invalid (k8s.io/apimachinery pkg/util/validation IsQualifiedName); None if it is valid."""
     domain, slash, name = key.rpartition("/")
-    if slash and not (0 < len(domain) <= 253 and _DOMAIN.fullmatch(domain)):
+    is_domain = 0 < len(domain) <= MAX_DOMAIN_LENGTH and _DOMAIN.fullmatch(domain) is not None
+    if slash and not is_domain:
         return f"{key!r} is not a valid label key: {domain!r} before the slash is not a DNS name in lower case"
     if not _NAME.fullmatch(name):
         return (

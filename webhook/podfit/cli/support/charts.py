@@ -18,8 +18,9 @@ def notes(inputs: Sequence[ManifestFile]) -> list[str]:
     files = []
     for source in inputs:
         documents = source.manifests.documents
-        files.append((source.name, [document.object for document in documents], documents[0].text if documents else ""))
-    parts = [name for name, objects, _ in files if any(helm.is_values(name, item) for item in objects)]
+        text = documents[0].text if documents else ""
+        files.append(helm.ReadFile(source.name, [document.object for document in documents], text))
+    parts = [file.name for file in files if any(helm.is_values(file.name, item) for item in file.objects)]
     parts += [note.file for source in inputs for note in source.manifests.notes if note.skips == "helm-template"]
     folders = dict.fromkeys(folder for name in parts for folder in itertools.islice(_charts_above(name), 1))
     return helm.notes(files, folders)

@@ -72,11 +72,12 @@ class Document:
     """The whole file's text."""
 
     def line_of(self, path: FieldPath) -> int:
-        """The line of `path` in the file, or of the nearest place above it that is there."""
+        """The line of `path` in the file, or of the nearest place above it that the text has; counted from 1."""
         part = _parse_with_marks(self.text).get(self.index, _NOWHERE)
         parts = (*self.root.parts, *path.parts)
         for length in range(len(parts), len(self.root.parts), -1):
-            if (line := part.line_of(parts[:length])) is not None:
+            line = part.line_of(parts[:length])
+            if line is not None:
                 return line
         return self.line
 
@@ -94,14 +95,17 @@ class Document:
         if value is not None and (value.end_line == value.line or part.is_text(parts)):
             return value
         for length in range(len(parts), len(self.root.parts), -1):
-            if (mark := part.key_at(parts[:length])) is not None:
-                return mark
-            if (mark := part.value_at(parts[:length])) is not None:
-                return self._rest_of_line(mark.line, mark.column)
+            key = part.key_at(parts[:length])
+            if key is not None:
+                return key
+            list_item = part.value_at(parts[:length])  # it has no key
+            if list_item is not None:
+                return self._rest_of_line(list_item.line, list_item.column)
         return self._rest_of_line(self.line, 1)
 
     def _rest_of_line(self, line: int, column: int) -> Mark:
-        """From there to the end of the line, of which CR, U+0085 and U+2028 are one too in YAML."""
+        """The position from a place (from 1) to the last visible character of its line, one character at least. In
+        YAML, CR, U+0085 and U+2028 end a line, too."""
         lines = self.text.splitlines()
         end = len(lines[line - 1].rstrip()) + 1 if line <= len(lines) else column
         return Mark(line, column, line, max(end, column + 1))
@@ -142,25 +146,25 @@ def read(text: str | bytes, name: str) -> Manifests:
             elif not any(note.line == action_line for note in notes):
                 notes.append(Note(name, action_line, _IS_TEMPLATE, skips="helm-template"))
             continue
-        items = tuple(
+        duplicates = tuple(
             Note(name, line, f"duplicate key {path}: the last one counts", path) for line, path in part.duplicates
         )
-        rows, rest = _take_apart(part, items, name, text)
-        documents += rows
-        notes += rest
+        documents_of_part, notes_of_part = _take_apart(part, duplicates, name, text)
+        documents += documents_of_part
+        notes += notes_of_part
     return Manifests(tuple(documents), tuple(errors), tuple(notes))
 
 
-LONGEST = 1 << 15
+MAX_INNER_LENGTH = 1 << 15
 """The longest YAML text inside an object that is read, in characters. Each line takes 10 microseconds. A configuration
 of Ray or a patch of a Pod has less than a tenth of that."""
 
 
 def load(text: str) -> Any:
-    """The first document of `text`, a YAML text inside an object.
+    """The value of the first document of `text`, a YAML text inside an object.
 
-    None if there is none, if it can't be read, or if it has more than `LONGEST` characters."""
-    if len(text) > LONGEST:
+    None if there is none, if it can't be read, or if it has more than `MAX_INNER_LENGTH` characters."""
+    if len(text) > MAX_INNER_LENGTH:
         return None
     part = next(iter(_parse(text)), None)
     return None if part is None or part.error else part.value
@@ -168,31 +172,29 @@ def load(text: str) -> Any:
 
 def list_items(obj: Mapping[str, Any]) -> list[tuple[FieldPath, Any]] | None:
     """(place, object) of the items of a List (or DeploymentList …) or an OpenShift Template, with parameters filled in;
-    None for other kinds."""
+    None for other kinds. Items of a DeploymentList get its apiVersion and the kind Deployment, if they have none."""
     kind = str(obj.get("kind") or "")
-    if kind == "Template" and isinstance(held := obj.get("objects"), list):
-        return parameters.objects(obj, held)
-    if kind.endswith("List") and isinstance(held := obj.get("items"), list):
-        own = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
-        return [
-            (
-                FieldPath(("items", index)),
-                parameters.with_parameters_of(obj, {**own, **item} if own and isinstance(item, Mapping) else item),
-            )
-            for index, item in enumerate(held)
-        ]
-    return None
+    objects, items = obj.get("objects"), obj.get("items")
+    if kind == "Template" and isinstance(objects, list):
+        return parameters.objects(obj, objects)
+    if not kind.endswith("List") or not isinstance(items, list):
+        return None
+    if kind != "List":
+        type_of_items = {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")}
+        items = [{**type_of_items, **item} if isinstance(item, Mapping) else item for item in items]
+    return [(FieldPath(("items", index)), parameters.with_parameters_of(obj, item)) for index, item in enumerate(items)]
 
 
 # ── Documents → objects ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _NOWHERE = Part(0, 1)
+"""A document without positions of keys and values."""
 
 
-def _take_apart(part: Part, rows: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
+def _take_apart(part: Part, duplicates: tuple[Note, ...], file: str, text: str) -> tuple[list[Document], list[Note]]:
     """The objects of one document, and the notes that belong to none of them; both empty for an empty document.
-    `rows`: notes on duplicate keys of the document; `text`: the whole file."""
+    `duplicates`: notes on duplicate keys of the document; `text`: the complete file."""
     documents: list[Document] = []
     notes: list[Note] = []
     if part.value is None:
@@ -205,18 +207,20 @@ def _take_apart(part: Part, rows: tuple[Note, ...], file: str, text: str) -> tup
             place = f"{root}: " if root.parts else ""
             why = f"{place}skipped: {_describe_scalar(value)} is not a Kubernetes object"
             notes.append(Note(file, part.line, why, root, skips="not-an-object"))
-        elif (held := list_items(value)) is not None:
-            queue += [(root.join(*place.parts), item) for place, item in held]
+        elif (items := list_items(value)) is not None:
+            queue += [(root.join(*place.parts), item) for place, item in items]
         else:
-            mine = tuple(note for note in rows if note.path.parts[: len(root.parts)] == root.parts)
+            own_notes = tuple(note for note in duplicates if note.path.parts[: len(root.parts)] == root.parts)
             line = _parse_with_marks(text).get(part.index, part).line_of(root.parts) if root.parts else None
             line = line or part.line
-            if "$" in text and (filled := parameters.of_placeholders(value, known=part.has_placeholders)) is not None:
-                value = filled
-                notes.append(Note(file, line, _HAS_PLACEHOLDERS, root, skips="template"))
-            documents.append(Document(value, line, part.index, root, mine, text))
-    taken = {note for document in documents for note in document.notes}
-    return documents, [*notes, *(note for note in rows if note not in taken)]
+            if "$" in text:
+                filled = parameters.of_placeholders(value, known=part.has_placeholders)
+                if filled is not None:
+                    value = filled
+                    notes.append(Note(file, line, _HAS_PLACEHOLDERS, root, skips="template"))
+            documents.append(Document(value, line, part.index, root, own_notes, text))
+    notes_of_documents = {note for document in documents for note in document.notes}
+    return documents, [*notes, *(note for note in duplicates if note not in notes_of_documents)]
 
 
 def _describe_scalar(value: object) -> str:
@@ -243,11 +247,17 @@ _SEPARATOR = regex(r"^---(?:\s|$)", re.MULTILINE)
 
 
 def _template_line(text: str, line: int) -> int | None:
-    """The line of the first template action where YAML's structure would be, in the document that the line is of; None
-    without one."""
-    starts = [0, *(hit.start() for hit in _SEPARATOR.finditer(text)), len(text)]
-    at = yaml_text.line_start(text, line - 1)
-    start, end = max(n for n in starts if n <= at), min((n for n in starts if n > at), default=len(text))
+    """The line (from 1) of the first template action where YAML's structure would be, in the document that has this
+    `line` (from 1); None without one."""
+    place = yaml_text.line_start(text, line - 1)
+    start, end = 0, len(text)  # of the document, in characters
+    if place == end:  # an error behind the last line
+        return None
+    for separator in _SEPARATOR.finditer(text):
+        if separator.start() > place:
+            end = separator.start()
+            break
+        start = separator.start()
     match = _TEMPLATE.search(text, start, end)
     return text.count("\n", 0, match.end()) + 1 if match else None
 
@@ -256,8 +266,10 @@ def _template_line(text: str, line: int) -> int | None:
 
 
 def _parse(text: str, *, lines: bool = False) -> Iterator[Part]:
-    """Every document of `text`, in order; broken ones as errors. `lines`: with the positions of all keys and values,
-    for which JSON is read as YAML. `${NAME}` in braces is hidden if only so the text is YAML."""
+    """Every document of `text`, in order; broken ones as errors.
+
+    `lines`: with the positions of all keys and values, for which JSON is read as YAML. If `${NAME}` breaks a document,
+    the text is read again with other characters in the place of these braces, which are put back into the values."""
     if not lines and text.lstrip()[:1] in ("{", "["):
         try:
             yield from list(json_text.parse(text))
@@ -294,7 +306,7 @@ def _with_braces(value: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _parse_with_marks(text: str) -> Mapping[int, Part]:
-    """Each document with the positions of its keys and values."""
-    # A tab is JSON's business; it changes no line.
+    """Index → document, with the positions of its keys and values."""
+    # YAML rejects tabs that JSON allows; a space in their place changes no position.
     text = text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text
     return {part.index: part for part in _parse(text, lines=True)}

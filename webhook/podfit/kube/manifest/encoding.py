@@ -17,5 +17,5 @@ def codec_of(data: bytes) -> str:
 
 
 def decode(data: bytes, errors: str = "strict") -> str:
-    """The text; raises UnicodeDecodeError unless `errors` says what becomes of such bytes."""
+    """The text without its mark. `errors`: as for bytes.decode; with "strict", raises UnicodeDecodeError."""
     return data.decode(codec_of(data), errors)

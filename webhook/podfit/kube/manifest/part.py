@@ -36,9 +36,13 @@ class Part:
     """One document of a stream, or why it can't be read."""
 
     index: int
+    """Its place in the stream, from 0; empty documents count."""
     line: int
+    """The line at which it begins, or at which its error is; from 1."""
     value: Any = None
+    """None for an empty or a broken document."""
     duplicates: tuple[tuple[int, FieldPath], ...] = ()
+    """(line from 1, path) of each key that occurs again in its object."""
     first: int = 0
     """The line (from 0) of the file from which libyaml counted, where it read on behind a broken document."""
     keys: Mapping[Path, Any] = field(default_factory=dict)
@@ -46,8 +50,9 @@ class Part:
     values: Mapping[Path, tuple[Any, Any]] = field(default_factory=dict)
     """Place → the events that begin and end the value; both are the same if it is neither a list nor an object."""
     error: str = ""
+    """Why it can't be read, in one line; empty if it can."""
     has_placeholders: bool = False
-    """It is YAML only after envsubst has replaced its `${NAME}`."""
+    """True if it is YAML only after envsubst has replaced its `${NAME}`."""
 
     def line_of(self, path: Path) -> int | None:
         """The line of the key or, in a list, of the item at `path`; None if nothing is there."""
@@ -62,15 +67,16 @@ class Part:
         return None if key is None else self._mark(key, key)
 
     def value_at(self, path: Path) -> Mark | None:
-        """The position of the value of `path`."""
+        """The position of the value of `path`; None if nothing is there."""
         return self._mark(*self.values[path]) if path in self.values else None
 
     def is_text(self, path: Path) -> bool:
-        """The value at `path` is neither a list nor an object."""
+        """True if the value at `path` is neither a list nor an object; False if nothing is there."""
         begins, ends = self.values.get(path, (None, None))
         return begins is not None and begins is ends
 
     def _mark(self, begins: Any, ends: Any) -> Mark:
-        """The place in the file between two events of the YAML reader, counted from 1."""
+        """The position in the file from the begin of one libyaml event to the end of another. libyaml counts from 0 and
+        from the line `first`."""
         start, end, first = begins.start_mark, ends.end_mark, self.first + 1
         return Mark(start.line + first, start.column + 1, end.line + first, end.column + 1)

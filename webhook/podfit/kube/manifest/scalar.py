@@ -14,7 +14,7 @@ from podfit.base.lazy import regex
 from podfit.kube.manifest.part import BrokenError
 
 _PREFIX = "tag:yaml.org,2002:"
-_SPELT: dict[str, Any] = {
+_SPELLINGS: dict[str, Any] = {
     spelling: value
     for value, words in (
         (True, ("y", "yes", "true", "on")),
@@ -48,19 +48,19 @@ def read(event: Any) -> Any:
             return _parse_tagged(event.tag.removeprefix(_PREFIX), text)
         return text if event.style else parse_plain(text)
     except ValueError as error:
-        sentence = text if text in _NO_NUMBERS else "this value"  # which may be a secret
-        raise BrokenError(event.start_mark.line, f"kubectl rejects {sentence}: {error}") from error
+        subject = text if text in _NO_NUMBERS else "this value"  # another one may be a secret
+        raise BrokenError(event.start_mark.line, f"kubectl rejects {subject}: {error}") from error
 
 
 def parse_plain(text: str) -> Any:
     """The value of a scalar without quotes and tag; raises ValueError for one that JSON can't represent."""
     if text[:1] in _NUMERIC and text:
         return _parse_number(text)
-    return _SPELT.get(text, text)
+    return _SPELLINGS.get(text, text)
 
 
 def is_text(text: str) -> bool:
-    """True if it stays a text without quotes."""
+    """True if YAML without quotes around this text is the text itself, and not a number, a boolean or null."""
     try:
         return parse_plain(text) is text
     except ValueError:
@@ -73,22 +73,25 @@ def _parse_number(text: str) -> Any:
     if text in _NO_NUMBERS:
         raise ValueError("JSON has no such number; quote what is text")
     digits = text.replace("_", "")
-    if match := _INTEGER.fullmatch(digits):
-        value = _parse_int(*match.groups())
-        if value is not None and _LEAST <= value <= _MOST:
-            return value
-    if _FLOAT.fullmatch(digits):
-        number = float(digits)
-        if abs(number) < float("inf"):
-            return int(number) if number.is_integer() and abs(number) < -_LEAST else number
-    return text
+    match = _INTEGER.fullmatch(digits)
+    if match is not None:
+        integer = _parse_int(*match.groups())
+        if integer is not None and _LEAST <= integer <= _MOST:
+            return integer
+    if not _FLOAT.fullmatch(digits):
+        return text
+    number = float(digits)
+    if abs(number) == float("inf"):  # out of a float's range
+        return text
+    return int(number) if number.is_integer() and abs(number) < -_LEAST else number
 
 
 def _parse_int(sign: str, digits: str) -> int | None:
-    """None: more digits than Python reads."""
+    """The number of a match of `_INTEGER`: its sign ("+", "-" or empty) and its digits with a prefix. None if it has
+    more digits than Python reads."""
+    is_octal_without_o = digits[:1] == "0" and digits.isdigit() and len(digits) > 1  # 017, which Python rejects
     try:
-        octal = digits[:1] == "0" and digits.isdigit() and len(digits) > 1
-        value = int(digits, 8 if octal else 0)
+        value = int(digits, 8 if is_octal_without_o else 0)
     except ValueError:
         return None
     return -value if sign == "-" else value

@@ -25,7 +25,8 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
     broken ones. `lines`: with the positions of all keys and values."""
     import yaml
 
-    at = index = first = errors = 0
+    # Where libyaml begins (in characters, and its line from 0), the index of the document there, and broken documents.
+    at = first = index = errors = 0
     while at <= len(text):
         builder = _Builder(index, first, lines)
         try:
@@ -34,30 +35,41 @@ def parse(text: str, lines: bool) -> Iterator[Part]:
         except BrokenError as error:
             line, reason = error.args
         except yaml.MarkedYAMLError as error:
+            # A quote that is not closed is reported where it was opened, not at the end of the text.
             open_quote = error.context_mark if "quoted scalar" in str(error.context) else None
             mark = open_quote or error.problem_mark or error.context_mark
-            line, reason = mark.line if mark else 0, _explain_error(error, text[at:], mark.line if mark else 0)
+            line = mark.line if mark else 0
+            reason = _explain_error(error, text[at:], line)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", at, at + error.position)
             reason = f"not YAML: {error.reason}"
         yield Part(builder.index, first + line + 1, error=reason)
         errors += 1
-        starts = (match.start() for match in _SEPARATOR.finditer(text, at))
-        # The separator that opened the broken document, and those before it, are done with.
-        after = next((start for start in starts if text.count("\n", at, start) > builder.start), None)
+        after = _next_separator(text, at, builder.start)
         if after is None:
             return
-        if errors >= MAX_ERRORS:
-            line = first + text.count("\n", at, after)
-            yield Part(builder.index, line + 1, error=f"not read from here on: {errors} documents are broken before")
-            return
         first += text.count("\n", at, after)
+        if errors >= MAX_ERRORS:
+            yield Part(builder.index, first + 1, error=f"not read from here on: {errors} documents are broken before")
+            return
         at, index = after, builder.index + 1
+
+
+def _next_separator(text: str, at: int, line: int) -> int | None:
+    """Where the first `---` after a line is, in characters; None if there is none. `line`: counted from 0 at the place
+    `at`; it begins a document, so a separator in it is not the next one."""
+    for separator in _SEPARATOR.finditer(text, at):
+        if text.count("\n", at, separator.start()) > line:
+            return separator.start()
+    return None
 
 
 def line_start(text: str, line: int) -> int:
     """Where a line begins, in characters. `line`: from 0; the end of the text for a line beyond it."""
-    return next((match.end() for match in islice(_LINE_END.finditer(text), line - 1, line)), len(text)) if line else 0
+    if line == 0:
+        return 0
+    ends_before = islice(_LINE_END.finditer(text), line - 1, line)  # the one line end before the line, if it is there
+    return next((match.end() for match in ends_before), len(text))
 
 
 def _explain_error(error: Any, text: str, line: int) -> str:
@@ -88,14 +100,19 @@ class _Frame:
         self.event = event
         """The event that began it."""
         self.path = path
+        """Its place in the document."""
         self.nodes = 1
+        """Values in it, itself included, as MAX_NODES counts them."""
         self.key: str = ""
+        """Of an object: the last key that was read."""
         self.waits = False
-        """An object that has read a key and waits for its value."""
+        """True in an object that has read a key and waits for its value."""
         self.merging = False
-        """The key was `<<`, unquoted: the value's own fields go in here."""
+        """True if the key was `<<`, unquoted: the value's own fields go in here."""
         self.merges: list[Any] = []
+        """The values of `<<`."""
         self.own: set[str] = set()
+        """Keys that were read, without those of merges, which they override."""
 
 
 class _Builder:
@@ -109,7 +126,7 @@ class _Builder:
         self.with_lines = lines
 
     def documents(self, events: Iterable[Any]) -> Iterator[Part]:
-        """Each document as soon as it is whole; raises BrokenError, or what libyaml raises."""
+        """Each document as soon as it has ended; raises BrokenError, or PyYAML's errors."""
         from yaml.events import (
             AliasEvent,
             DocumentEndEvent,
@@ -134,8 +151,8 @@ class _Builder:
                 self._close(event)
             elif kind is AliasEvent:
                 if event.anchor not in self.anchors:
-                    open_too = any(frame.event.anchor == event.anchor for frame in self.stack)
-                    why = "contains itself" if open_too else "is not defined"
+                    is_open = any(frame.event.anchor == event.anchor for frame in self.stack)
+                    why = "contains itself" if is_open else "is not defined"
                     raise BrokenError(event.start_mark.line, f"not YAML: the anchor {event.anchor!r} {why}")
                 value, nodes = self.anchors[event.anchor]
                 self._add(value, nodes, event, alias=True)
@@ -163,13 +180,16 @@ class _Builder:
         self.root: Any = None
         self.root_line = self.start
         self.stack: list[_Frame] = []
+        """The open lists and objects, the outermost first."""
         self.anchors: dict[str, tuple[Any, int]] = {}
+        """Name of an anchor → its value, and the number of values in it, as MAX_NODES counts them."""
         self.duplicates: list[tuple[int, FieldPath]] = []
+        """As in Part, like the next two."""
         self.keys: dict[Path, Any] = {}
         self.values: dict[Path, tuple[Any, Any]] = {}
 
     def _path(self) -> Path:
-        """Where the next value goes."""
+        """The place of the next value in the document; of a key's value, once the key was read."""
         if not self.stack:
             return ()
         top = self.stack[-1]
@@ -203,8 +223,8 @@ class _Builder:
         self._put(frame.value, frame.nodes, event)
 
     def _add(self, value: Any, nodes: int, event: Any, *, alias: bool = False) -> None:
-        """Take a scalar or an alias as the next key or value. `nodes`: how many values an alias stands for, a long text
-        counts as several; `alias`: it is one, so the anchor of its event is not its own."""
+        """Take a scalar or an alias as the next key or value. `nodes`: number of values in it, as MAX_NODES counts
+        them. `alias`: True for an alias; the anchor of its event is that of another value."""
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and not top.waits:
             self._key(top, value, event)
