@@ -16,7 +16,7 @@ POD = ({"apiVersion": "v1", "kind": "Pod"}, "kind: Pod, image: vllm/vllm-openai"
 
 def notes(*folders: str, **files: tuple[dict[str, Any], str]) -> list[str]:
     """The notes about files; `__` in a name is a slash, and each ends in .yaml."""
-    listed = [(f"{name.replace('__', '/')}.yaml", [obj], text) for name, (obj, text) in files.items()]
+    listed = [helm.ReadFile(f"{name.replace('__', '/')}.yaml", [obj], text) for name, (obj, text) in files.items()]
     return helm.notes(listed, folders)
 
 

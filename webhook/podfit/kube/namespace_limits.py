@@ -21,6 +21,33 @@ _EXTENT = ("BestEffort", "NotBestEffort")
 """Scopes of a quota that a Pod enters or leaves with its first request."""
 
 
+class _Limit(NamedTuple):
+    """One item of a LimitRange."""
+
+    name: str
+    """The LimitRange's."""
+    item: JSON
+    """`type`, `min`, `max`, `default`, `defaultRequest`, `maxLimitRequestRatio`."""
+
+
+class _Violation(NamedTuple):
+    """A bound of a LimitRange that a Pod breaks."""
+
+    key: tuple[str, ...]
+    """Equal for the same violation of another Pod."""
+    reason: str
+
+
+class _BrokenBound(NamedTuple):
+    """A bound of a LimitRange item that amounts break."""
+
+    bound: str
+    """ "min", "max" or "maxLimitRequestRatio"."""
+    resource: str
+    value: Any
+    """The bound's quantity, as written."""
+
+
 def refusal(
     old_object: JSON,
     after: JSON,
@@ -29,9 +56,12 @@ def refusal(
     kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> str | None:
     """The reason why the namespace may reject the Pods of `after` but not those of `old_object`; None without one.
-    Limits that the snapshot cannot hold are a reason."""
+    Limits that the snapshot cannot hold are a reason. `kinds`: further kinds with Pods, as for `workload.find`."""
+    for kind, title in (("limitranges", "LimitRanges"), ("resourcequotas", "ResourceQuotas")):
+        if snapshot.has_unknown(kind, namespace):
+            return f"the {title} of the namespace are too large or too many to be known"
     limits = [
-        (name, mapping(item))
+        _Limit(name, mapping(item))
         for (place, name), kept in snapshot.objects.get("limitranges", {}).items()
         if place == namespace
         for item in as_list(kept.get("limits"))
@@ -39,19 +69,16 @@ def refusal(
     quotas = [
         (name, kept) for (place, name), kept in snapshot.objects.get("resourcequotas", {}).items() if place == namespace
     ]
-    for kind, title in (("limitranges", "LimitRanges"), ("resourcequotas", "ResourceQuotas")):
-        if snapshot.has_unknown(kind, namespace):
-            return f"the {title} of the namespace are too large or too many to be known"
     if not limits and not quotas:
         return None
     for old, new in zip(workload.find(old_object, kinds), workload.find(after, kinds), strict=True):
-        was, becomes = _Pod.of(old.spec, limits), _Pod.of(new.spec, limits)
-        had = {key for key, _ in _violations(was, limits)}
-        for key, why in _violations(becomes, limits):
-            if key not in had:
-                return why
+        before, becomes = _Pod.of(old.spec, limits), _Pod.of(new.spec, limits)
+        earlier = {violation.key for violation in _violations(before, limits)}
+        for violation in _violations(becomes, limits):
+            if violation.key not in earlier:
+                return violation.reason
         for name, kept in quotas:
-            reason = _added_to_quota(was, becomes, kept)
+            reason = _added_to_quota(before, becomes, kept)
             if reason:
                 return f"ResourceQuota {name}: {reason}"
     return None
@@ -68,83 +95,84 @@ class _Pod(NamedTuple):
     """A Pod's resources once the API server has filled in what is not given."""
 
     containers: tuple[tuple[str, _Amounts], ...]
+    """(name, amounts) of each container and init container."""
     total: _Amounts
 
     @classmethod
-    def of(cls, spec: JSON, limits: Sequence[tuple[str, JSON]]) -> _Pod:
-        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges. The sum is that of the
+    def of(cls, spec: JSON, limits: Sequence[_Limit]) -> _Pod:
+        """The resources of a PodSpec, with the defaults of the namespace's LimitRanges. The total is that of the
         containers and sidecars, or of an init container that needs more."""
         mains = [item for item in as_list(spec.get("containers")) if isinstance(item, Mapping)]
         inits = [item for item in as_list(spec.get("initContainers")) if isinstance(item, Mapping)]
-        named = [(str(main.get("name")), _with_defaults(main, limits)) for main in mains]
-        before = [(str(init.get("name")), _with_defaults(init, limits)) for init in inits]
-        aside = [amounts for item, (_, amounts) in zip(inits, before, strict=True) if item.get("restartPolicy")]
-        running = [*aside, *(amounts for _, amounts in named)]
-        once = [amounts for _, amounts in before]
-        total = _Amounts(
-            _effective_sum([amounts.requests for amounts in running], [amounts.requests for amounts in once]),
-            _effective_sum([amounts.limits for amounts in running], [amounts.limits for amounts in once]),
-        )
-        own = mapping(spec.get("resources"))  # of the Pod itself: they win over the containers' sum
-        total = _Amounts(
-            {**total.requests, **_amounts(own.get("requests"))}, {**total.limits, **_amounts(own.get("limits"))}
-        )
-        return cls((*named, *before), total)
+        of_mains = [_with_defaults(main, limits) for main in mains]
+        of_inits = [_with_defaults(init, limits) for init in inits]
+        of_sidecars = [
+            amounts
+            for init, amounts in zip(inits, of_inits, strict=True)
+            if init.get("restartPolicy")  # Always
+        ]
+        running = [*of_sidecars, *of_mains]
+        requests = _effective_sum([amounts.requests for amounts in running], [init.requests for init in of_inits])
+        most = _effective_sum([amounts.limits for amounts in running], [init.limits for init in of_inits])
+        of_pod = mapping(spec.get("resources"))  # they win over the sum of the containers
+        total = _Amounts({**requests, **_amounts(of_pod.get("requests"))}, {**most, **_amounts(of_pod.get("limits"))})
+        names = [str(container.get("name")) for container in (*mains, *inits)]
+        return cls(tuple(zip(names, (*of_mains, *of_inits), strict=True)), total)
 
 
 def _effective_sum(running: Sequence[Mapping[str, int]], once: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of those that run together, or the most that one of those before them takes."""
-    names = {name for amounts in (*running, *once) for name in amounts}
-    return {
-        name: max([sum(amounts.get(name, 0) for amounts in running), *(amounts.get(name, 0) for amounts in once)])
-        for name in names
-    }
+    """Resource → the sum of those that run together, or the most that one of those before them takes."""
+    effective: dict[str, int] = {}
+    for name in {name for amounts in (*running, *once) for name in amounts}:
+        together = sum(amounts.get(name, 0) for amounts in running)
+        effective[name] = max([together, *(amounts.get(name, 0) for amounts in once)])
+    return effective
 
 
-def _with_defaults(container: JSON, limits: Sequence[tuple[str, JSON]]) -> _Amounts:
-    """The requests and limits of a container as its namespace completes them: a request that is not set is the limit;
-    what then is not set is a LimitRange's default."""
-    given = mapping(container.get("resources"))
-    most = _amounts(given.get("limits"))
-    least = {**most, **_amounts(given.get("requests"))}
-    for _, item in limits:
-        if item.get("type") == "Container":
-            most = {**_amounts(item.get("default")), **most}
-            least = {**_amounts(item.get("defaultRequest")), **least}
+def _with_defaults(container: JSON, limits: Sequence[_Limit]) -> _Amounts:
+    """The requests and limits of a container as its namespace completes them. A request that is not set is the limit;
+    amounts that are then not set are a LimitRange's defaults."""
+    written = mapping(container.get("resources"))
+    most = _amounts(written.get("limits"))
+    least = {**most, **_amounts(written.get("requests"))}
+    for limit in limits:
+        if limit.item.get("type") == "Container":
+            most = {**_amounts(limit.item.get("default")), **most}
+            least = {**_amounts(limit.item.get("defaultRequest")), **least}
     return _Amounts(least, most)
 
 
-def _amounts(given: object) -> dict[str, int]:
-    """Resource → bytes or count; values that are not quantities are left out."""
-    return {str(name): size for name, value in mapping(given).items() if (size := try_parse(value)) is not None}
+def _amounts(written: object) -> dict[str, int]:
+    """Resource → bytes or count, of `requests` or `limits`; values that are not quantities are left out."""
+    return {str(name): size for name, value in mapping(written).items() if (size := try_parse(value)) is not None}
 
 
-def _violations(pod: _Pod, limits: Sequence[tuple[str, JSON]]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(key, reason) for each violation of a LimitRange; the key is equal for the same violation of another Pod."""
+def _violations(pod: _Pod, limits: Sequence[_Limit]) -> Iterator[_Violation]:
+    """Each violation of a LimitRange by the Pod or one of its containers."""
     subjects_by_type = {"Pod": (("", pod.total),), "Container": pod.containers}
     for name, item in limits:
-        extent = item.get("type")
-        for whose, amounts in subjects_by_type.get(str(extent), ()):
-            for word, resource, value in _broken_bounds(item, amounts):
-                what = f"{word} {resource} {value} for a {str(extent).lower()}"
-                yield (name, str(extent), whose, word, resource), f"LimitRange {name}: {what}"
+        limit_type = str(item.get("type"))
+        for subject, amounts in subjects_by_type.get(limit_type, ()):
+            for bound, resource, value in _broken_bounds(item, amounts):
+                key = (name, limit_type, subject, bound, resource)
+                yield _Violation(key, f"LimitRange {name}: {bound} {resource} {value} for a {limit_type.lower()}")
 
 
-def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[tuple[str, str, Any]]:
-    """(bound, resource, its value) for each `min`, `max` and `maxLimitRequestRatio` of a LimitRange item that the
-    amounts break."""
+def _broken_bounds(item: JSON, amounts: _Amounts) -> Iterator[_BrokenBound]:
+    """Each `min`, `max` and `maxLimitRequestRatio` of a LimitRange item that the amounts break. A bound also breaks if
+    the amount is not set; one that is not a quantity never does."""
     for resource, value in mapping(item.get("min")).items():
         bound, least = try_parse(value), amounts.requests.get(resource)
         if bound is not None and (least is None or min(least, amounts.limits.get(resource, least)) < bound):
-            yield "min", resource, value
+            yield _BrokenBound("min", resource, value)
     for resource, value in mapping(item.get("max")).items():
         bound, most = try_parse(value), amounts.limits.get(resource)
         if bound is not None and (most is None or max(most, amounts.requests.get(resource, most)) > bound):
-            yield "max", resource, value
+            yield _BrokenBound("max", resource, value)
     for resource, value in mapping(item.get("maxLimitRequestRatio")).items():
         bound, least, most = try_parse(value), amounts.requests.get(resource), amounts.limits.get(resource)
         if bound is not None and (not least or most is None or most > bound * least):
-            yield "maxLimitRequestRatio", resource, value
+            yield _BrokenBound("maxLimitRequestRatio", resource, value)
 
 
 def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
@@ -154,11 +182,12 @@ def _added_to_quota(was: _Pod, becomes: _Pod, quota: JSON) -> str | None:
     has_resources = bool(becomes.total.requests or becomes.total.limits)
     if had_resources != has_resources and any(scope in _EXTENT for scope in as_list(quota.get("scopes"))):
         return "a Pod that requests something is counted by another quota"
-    for resource in as_list(quota.get("hard")):
-        part = "limits" if str(resource).startswith("limits.") else "requests"
-        name = str(resource).removeprefix(f"{part}.")
-        old, new = getattr(was.total, part), getattr(becomes.total, part)
-        complete = all(name in getattr(amounts, part) for _, amounts in was.containers)  # else it was rejected before
-        if complete and new.get(name, 0) > old.get(name, 0):
+    for resource in as_list(quota.get("hard")):  # "limits.memory", "requests.memory", or "memory" for a request
+        side = "limits" if str(resource).startswith("limits.") else "requests"
+        name = str(resource).removeprefix(f"{side}.")
+        old, new = getattr(was.total, side), getattr(becomes.total, side)
+        # If a container did not set the resource, the quota rejected the Pod before.
+        was_accepted = all(name in getattr(amounts, side) for _, amounts in was.containers)
+        if was_accepted and new.get(name, 0) > old.get(name, 0):
             return f"it counts {resource}"
     return None

@@ -123,18 +123,18 @@ class Snapshot:
 
         A thousand nodes are mostly of a few kinds. Names that no node has are ignored, which keeps the cache small."""
         nodes = self.nodes or ()
-        items = [(node.hardware, frozenset(node.allocatable.items()), repr(node.taints)) for node in nodes]
+        properties = [(node.hardware, frozenset(node.allocatable.items()), repr(node.taints)) for node in nodes]
         known = frozenset(name for node in nodes for name in node.labels)
 
         @lru_cache(ALIKE)
-        def sorts(names: frozenset[str]) -> tuple[Alike, ...]:
+        def grouped(names: frozenset[str]) -> tuple[Alike, ...]:
             """The nodes, grouped by the values of these labels and by the other properties."""
-            entries: dict[object, list[Node]] = {}
-            for node, rest in zip(nodes, items, strict=True):
-                entries.setdefault((rest, *map(node.labels.get, names)), []).append(node)
-            return tuple(Alike(of[0], len(of)) for of in entries.values())
+            groups: dict[object, list[Node]] = {}
+            for node, of_node in zip(nodes, properties, strict=True):
+                groups.setdefault((of_node, *map(node.labels.get, names)), []).append(node)
+            return tuple(Alike(group[0], len(group)) for group in groups.values())
 
-        return lambda names: sorts(names & known)
+        return lambda names: grouped(names & known)
 
 
 def _node_of(name: str, kept: JSON) -> Node:
@@ -158,14 +158,12 @@ def from_objects(objects: Iterable[JSON], around: Snapshot | None = None) -> Sna
         return Snapshot(entries)
     if not entries:
         return around
-    near = {
-        name: held if name == "nodes" else {**around.objects.get(name, {}), **held} for name, held in entries.items()
-    }
-    return Snapshot({**around.objects, **near})
+    inherited = {name: {} if name == "nodes" else around.objects.get(name, {}) for name in entries}
+    return Snapshot({**around.objects, **{name: {**inherited[name], **own} for name, own in entries.items()}})
 
 
 def of_cluster(obj: JSON) -> str | None:
-    """The kind of an object that is in no namespace and of use here."""
+    """The name of the watched kind of an object ("nodes"), if its objects are in no namespace; else None."""
     kind = _kind(obj)
     return kind.name if kind is not None and not kind.namespaced else None
 
@@ -174,11 +172,13 @@ def _kind(obj: JSON) -> WatchedKind | None:
     """The watched kind of an object; None for other kinds, and for a Node without status, as in a file."""
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     kind = _BY_KIND.get((group, str(obj.get("kind"))))
-    return kind if kind is None or kind.name != "nodes" or mapping(obj.get("status")).get("allocatable") else None
+    if kind is not None and kind.name == "nodes" and not mapping(obj.get("status")).get("allocatable"):
+        return None
+    return kind
 
 
 def key(obj: JSON) -> Key:
-    """Under which key an object is kept."""
+    """The namespace and name of an object, each "" if it has none."""
     metadata = mapping(obj.get("metadata"))
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
@@ -305,10 +305,10 @@ def _limit_range(obj: JSON) -> JSON:
 def _quota(obj: JSON) -> JSON:
     """The resources that a ResourceQuota counts, and its Pods. Its used amounts are left out: they change too often."""
     spec = mapping(obj.get("spec"))
-    chosen = mapping(spec.get("scopeSelector")).get("matchExpressions")
-    given, selected = (item if isinstance(item, list) else [] for item in (spec.get("scopes"), chosen))
-    scopes = [*given, *(mapping(item).get("scopeName") for item in selected)]
-    return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": scopes}
+    scopes, expressions = spec.get("scopes"), mapping(spec.get("scopeSelector")).get("matchExpressions")
+    names = list(scopes) if isinstance(scopes, list) else []
+    names += [mapping(item).get("scopeName") for item in (expressions if isinstance(expressions, list) else ())]
+    return {"hard": sorted(map(str, mapping(spec.get("hard")))), "scopes": names}
 
 
 def _node_pool(obj: JSON) -> JSON:

@@ -151,9 +151,9 @@ class Parameters:
             self.unfilled[_MORE] = None
             return f"$({variable(_MORE)})"
 
-        def replacement(found: re.Match[str]) -> str:
+        def replacement(hit: re.Match[str]) -> str:
             """The text for one match of `names`; itself if it is not one of these parameters."""
-            return self._value(found, naming=naming, aside=aside) if self._is_replaced(found) else found[0]
+            return self._value(hit, naming=naming, aside=aside) if self._is_replaced(hit) else hit[0]
 
         # No parameter is behind the last `end`, and the pattern would try each `${` there up to the end of the text.
         end = text.rfind(self.end) + len(self.end)
@@ -189,8 +189,8 @@ class Parameters:
 
 
 def _is_harmless_field(of: object, key: object, depth: int) -> bool:
-    """True if the field `key` of the field `of` does not change vLLM's command line: a probe, an amount of a resource,
-    or `spec.replicas`, which is one level below the object."""
+    """True if the field `key` of the field `of` does not change vLLM's command line. That are probes, amounts of
+    resources, and `spec.replicas`, which is one level below the object."""
     is_amount = of in ("limits", "requests") and key in _AMOUNTS
     is_replicas = key == "replicas" and depth == 1
     return key in _PROBES or is_amount or is_replicas

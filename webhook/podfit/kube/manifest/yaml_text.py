@@ -104,7 +104,7 @@ class _Frame:
         self.nodes = 1
         """Values in it, itself included, as MAX_NODES counts them."""
         self.key: str = ""
-        """Of an object: the last key that was read."""
+        """The last key of an object that was read."""
         self.waits = False
         """True in an object that has read a key and waits for its value."""
         self.merging = False

@@ -34,6 +34,7 @@ _EXECUTOR = frozenset({"wait", "init"})
 """Containers of Argo's own."""
 _UNREAD = "podSpecPatch can't be read here"
 _SHELLS = ("sh", "bash", "ash", "dash")
+"""Programs that take a script with `-c`."""
 
 
 def workflow(at: FieldPath, *, final: bool = False) -> Refine:
@@ -44,11 +45,11 @@ def workflow(at: FieldPath, *, final: bool = False) -> Refine:
         """The Pods of a Workflow: one for each template that runs a container."""
         spec = mapping(at.get(obj))
         shared = _Shared(obj, at, spec)
-        templates = [n for n, item in enumerate(as_list(spec.get("templates"))) if _makes_a_pod(item)]
-        read = _first(templates, spec, shared)
-        pods = [_template_as_pod(shared, n) for n in read]
-        if len(read) < len(templates):
-            unevaluated = f"{len(templates) - len(read)} of {len(templates)} templates are not evaluated"
+        templates = [index for index, item in enumerate(as_list(spec.get("templates"))) if _makes_a_pod(item)]
+        evaluated = _evaluated(templates, spec, shared)
+        pods = [_template_as_pod(shared, index) for index in evaluated]
+        if len(evaluated) < len(templates):
+            unevaluated = f"{len(templates) - len(evaluated)} of {len(templates)} templates are not evaluated"
             pods = [replace(workload, unevaluated=unevaluated) for workload in pods]
         if final:  # the Workflow's own arguments have no other value any more
             pods = [replace(workload, defaults=_inputs(workload.defaults)) for workload in pods]
@@ -61,18 +62,22 @@ class _Shared:
     """The fields that all templates of a Workflow share."""
 
     def __init__(self, obj: JSON, root: FieldPath, spec: JSON) -> None:
+        """`root`: the place of the WorkflowSpec `spec` in the object."""
         self.object, self.root, self.spec = obj, root, spec
         self.values = {_ARGUMENT + name: value for name, value in _parameters(spec.get("arguments"))}
+        """Tag → text, of the Workflow's arguments."""
         self.defaults = mapping(spec.get("templateDefaults"))
         self.room = Room()
         self._patches: dict[str, Any] = {}
+        """Text of a podSpecPatch → its value."""
 
     @cached_property
     def size(self) -> int:
-        """How many values each Pod has of it."""
+        """Number of values (`_size`) that each Pod has of the shared fields, with those of its podSpecPatch, about."""
         own = sum(_size(self.spec[key]) for key in (*_OF_ALL, "initContainers") if key in self.spec)
         text = self.spec.get("podSpecPatch")
-        return own + _size(self.defaults) + (min(len(text), manifest.LONGEST) // 8 if isinstance(text, str) else 0)
+        patch_length = min(len(text), manifest.MAX_INNER_LENGTH) if isinstance(text, str) else 0
+        return own + _size(self.defaults) + patch_length // _CHARACTERS_PER_VALUE
 
     def patch(self, text: str) -> Any:
         """The podSpecPatch as parsed YAML. Cached, since most templates have the same."""
@@ -82,28 +87,36 @@ class _Shared:
 
 
 _ROOM, _EACH = 1 << 17, 256
-"""Maximum number of values in all Pods of a Workflow, and how many each Pod counts besides the shared ones."""
+"""Maximum number of values in all Pods of a Workflow, and how many each Pod counts besides the shared ones. A choice: a
+Workflow of many templates is evaluated in bounded time."""
+_CHARACTERS_PER_VALUE = 8
+"""Characters of a YAML text per value in it, at least, for an estimate."""
 
 
-def _first(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[int]:
-    """The templates that are read: all, or as many as there is room for, first of those that ask for a device."""
+def _evaluated(templates: Sequence[int], spec: JSON, shared: _Shared) -> Sequence[int]:
+    """The indices of the templates that are evaluated, in their order: all of `templates`, or as many as there is room
+    for. Those that ask for a device come first, since vLLM runs there."""
     most = max(1, _ROOM // (_EACH + shared.size))
     if len(templates) <= most:
         return templates
-    value = spec["templates"]
-    return sorted(sorted(templates, key=lambda n: not _asks_for_a_device(value[n]))[:most])
+    items = spec["templates"]
+    with_device = [index for index in templates if _asks_for_a_device(items[index])]
+    without_device = [index for index in templates if not _asks_for_a_device(items[index])]
+    return sorted([*with_device, *without_device][:most])
 
 
 def _asks_for_a_device(template: JSON) -> bool:
     """True if a container of the template has a limit of an extended resource, such as nvidia.com/gpu."""
-    several = as_list(mapping(template.get("containerSet")).get("containers"))
-    ones = [mapping(item) for item in (template.get("container"), template.get("script"), *several)]
-    items = [mapping(mapping(item.get("resources")).get("limits")) for item in ones]
-    return any("/" in str(name) for names in items for name in names)
+    of_set = as_list(mapping(template.get("containerSet")).get("containers"))
+    for container in map(mapping, (template.get("container"), template.get("script"), *of_set)):
+        limits = mapping(mapping(container.get("resources")).get("limits"))
+        if any("/" in str(resource) for resource in limits):
+            return True
+    return False
 
 
 def _size(value: Any) -> int:
-    """The number of values in it, with itself."""
+    """The number of values in a value: scalars, lists and objects, itself included."""
     count, left = 0, [value]
     while left:
         node = left.pop()
@@ -116,7 +129,7 @@ def _size(value: Any) -> int:
 
 
 def _parameters(holder: Any) -> Iterator[tuple[str, str]]:
-    """Name and value of each parameter of `arguments` or `inputs` that has one."""
+    """(name, value) of each parameter of `arguments` or `inputs` that has a value or a default."""
     for item in map(mapping, as_list(mapping(holder).get("parameters"))):
         value = item.get("value") if item.get("value") is not None else item.get("default")
         if value is not None:
@@ -124,22 +137,25 @@ def _parameters(holder: Any) -> Iterator[tuple[str, str]]:
 
 
 def _inputs(names: Sequence[str]) -> tuple[str, ...]:
-    """The names that are inputs of a template: the step that calls it may give other values."""
+    """Those of the tags that are inputs of a template: the step that calls it may give other values."""
     return tuple(name for name in names if name.startswith(_INPUT))
 
 
 def _with_inputs(values: Mapping[str, str], spec: JSON, template: JSON, room: Room) -> Mapping[str, str]:
-    """Tag → text: the values, and those of the template's inputs that are known before it runs. The entrypoint's are
-    the Workflow's arguments of the same name (argo-workflows workflow/common/util.go ProcessArgs)."""
-    entries: dict[str, str] = {}
+    """Tag → text: `values`, those of the Workflow's arguments, and the template's inputs that are known before it runs.
+    The entrypoint's are the Workflow's arguments of the same name (argo-workflows workflow/common/util.go
+    ProcessArgs)."""
+    inputs: dict[str, str] = {}
+    is_entrypoint = template.get("name") == spec.get("entrypoint")
     for name, text in _parameters(template.get("inputs")):
-        if template.get("name") == spec.get("entrypoint") and _ARGUMENT + name in values:
-            text = values[_ARGUMENT + name]
+        if is_entrypoint:
+            text = values.get(_ARGUMENT + name, text)
         parameters = Parameters(values, _TAG, every=True, end=_END, room=room)
         value = parameters.fill(text)
-        if not parameters.unfilled and not ("{{" in value and _END in value):
-            entries[_INPUT + name] = value
-    return ChainMap(entries, values)  # type: ignore[arg-type]  # nothing is written
+        has_tag = "{{" in value and _END in value
+        if not parameters.unfilled and not has_tag:
+            inputs[_INPUT + name] = value
+    return ChainMap(inputs, values)  # type: ignore[arg-type]  # nothing is written
 
 
 def _makes_a_pod(template: object) -> bool:
@@ -148,37 +164,40 @@ def _makes_a_pod(template: object) -> bool:
 
 
 def _template_as_pod(shared: _Shared, index: int) -> Workload:
-    """One template as a Pod. Only tags for the Workflow's arguments have a value before it runs."""
+    """The template with this index as a Pod: with the defaults, the parameters, and the patches of the Workflow and of
+    the template, in this order. Only tags for the Workflow's arguments have a value before it runs."""
     obj, spec, root, defaults = shared.object, shared.spec, shared.root, shared.defaults
-    at = root.join("templates", index)
-    written = mapping(at.get(obj))
+    place = root.join("templates", index)
+    written = mapping(place.get(obj))
     unread = None
     try:
-        merged = strategic_merge(_defaults_for(defaults, written), written) if defaults else written
+        template = strategic_merge(_defaults_for(defaults, written), written) if defaults else written
     except Unmergeable:
-        merged, unread = written, "templateDefaults can't be read here"
-    template = {key: value for key, value in merged.items() if key in _OF_EACH}
-    patches = [(at / "podSpecPatch", merged["podSpecPatch"])] if merged.get("podSpecPatch") else []
-    if spec.get("podSpecPatch"):
-        patches.insert(0, (root / "podSpecPatch", spec["podSpecPatch"]))
-    texts = [text for _, text in patches]
-    values = _with_inputs(shared.values, spec, merged, shared.room)
+        template, unread = written, "templateDefaults can't be read here"
+    values = _with_inputs(shared.values, spec, template, shared.room)
     parameters = Parameters(values, _TAG, every=True, end=_END, room=shared.room)
-    entries = mapping(parameters.fill(template))
-    pod: JSON = {key: item[key] for item in (spec, entries) for key in (*_OF_ALL, "initContainers") if key in item}
-    pod = {**pod, "volumes": [*as_list(entries.get("volumes")), *as_list(spec.get("volumes"))]}
-    containers = _with_default_fields(_containers(entries, at), written, defaults, root / "templateDefaults")
-    for (place, _), text in zip(patches, parameters.fill(texts), strict=True):
+    filled = mapping(parameters.fill({key: value for key, value in template.items() if key in _OF_EACH}))
+    pod_fields = (*_OF_ALL, "initContainers")
+    pod: JSON = {key: fields[key] for fields in (spec, filled) for key in pod_fields if key in fields}
+    pod = {**pod, "volumes": [*as_list(filled.get("volumes")), *as_list(spec.get("volumes"))]}
+    containers = _with_default_fields(_containers(filled, place), written, defaults, root / "templateDefaults")
+    patches = [
+        (root / "podSpecPatch", spec.get("podSpecPatch")),
+        (place / "podSpecPatch", template.get("podSpecPatch")),
+    ]
+    for patch_place, patch in patches:
+        if not patch:
+            continue
+        text = parameters.fill([patch])[0]
         try:
-            pod, containers = _with_pod_spec_patch(
-                pod, containers, shared.patch(text) if isinstance(text, str) else None, place
-            )
+            value = shared.patch(text) if isinstance(text, str) else None
+            pod, containers = _with_pod_spec_patch(pod, containers, value, patch_place)
         except Unmergeable:
             unread = _UNREAD
     return Workload(
         object=obj,
-        path=at,
-        metadata=mapping(entries.get("metadata")) or mapping(spec.get("podMetadata")),
+        path=place,
+        metadata=mapping(filled.get("metadata")) or mapping(spec.get("podMetadata")),
         spec=pod,
         containers=tuple(containers),
         completes=frozenset({"startup-probe", "liveness-probe", "readiness-probe"}),  # it ends, or others wait for it
@@ -191,66 +210,73 @@ def _template_as_pod(shared: _Shared, index: int) -> Workload:
 
 
 def _defaults_for(defaults: JSON, written: JSON) -> JSON:
-    """Defaults for a template that runs what this one runs."""
+    """The templateDefaults that apply to the template `written`: those of a container, a script or a container set only
+    if it has one itself."""
     return {key: value for key, value in defaults.items() if key not in _TYPES or written.get(key)}
 
 
 def _with_default_fields(
     containers: Iterator[Container], written: JSON, defaults: JSON, place: FieldPath
 ) -> list[Container]:
-    """The containers; a field that only the defaults have gets its place in the defaults."""
-    items = []
+    """The containers of the template `written`; a field of the main one that only the defaults have gets its place in
+    the defaults, which are at `place`."""
+    completed: list[Container] = []
     for container in containers:
         key = container.path.parts[-1]
         if container.name == "main" and key in ("container", "script"):
-            own, given = mapping(written.get(key)), mapping(defaults.get(key))
-            places = {str(field): place.join(key, field) for field in given if field not in own}
+            own_fields, default_fields = mapping(written.get(key)), mapping(defaults.get(key))
+            places = {str(field): place.join(key, field) for field in default_fields if field not in own_fields}
             container = replace(container, places={**places, **container.places})
-        items.append(container)
-    return items
+        completed.append(container)
+    return completed
 
 
 def _with_pod_spec_patch(
     pod: JSON, containers: Sequence[Container], patch: Any, place: FieldPath
 ) -> tuple[JSON, list[Container]]:
-    """The Pod and its containers as a podSpecPatch makes them, merged strategically; containers by their names. A new
-    one is added, but not one of Argo's own. Raises Unmergeable."""
+    """The Pod and its containers as a podSpecPatch, which is at `place`, makes them: merged strategically, containers
+    by their names. A new one is added, but not one of Argo's own. Raises Unmergeable; also if `patch` is not an
+    object."""
     if not is_object(patch):
         raise Unmergeable(_UNREAD)
-    rest = {key: value for key, value in patch.items() if key not in ("containers", "initContainers")}
-    items = list(containers)
-    there = {(container.name, container.init): n for n, container in reversed([*enumerate(items)])}
-    for key in ("containers", "initContainers"):
+    pod_fields = {key: value for key, value in patch.items() if key not in ("containers", "initContainers")}
+    patched = list(containers)
+    index_of: dict[tuple[str, bool], int] = {}  # (name, is an init container) → index of the first in `patched`
+    for index, container in enumerate(patched):
+        index_of.setdefault((container.name, container.init), index)
+    for key, init in (("containers", False), ("initContainers", True)):
         for item in as_list(patch.get(key)):
             name = mapping(item).get("name")
             if not isinstance(name, str):
                 raise Unmergeable(_UNREAD)
-            at = there.get((name, key != "containers"))
-            if at is not None:
-                before = items[at]
+            known_index = index_of.get((name, init))
+            if known_index is not None:
+                before = patched[known_index]
                 places = {**before.places, **{str(field): place for field in item}}
-                items[at] = replace(before, spec=strategic_merge(before.spec, item), places=places)
+                patched[known_index] = replace(before, spec=strategic_merge(before.spec, item), places=places)
             elif name not in _EXECUTOR:
-                there[name, key != "containers"] = len(items)
-                items.append(Container(name, place, strategic_merge({}, item), key != "containers", synthetic=True))
-    return strategic_merge(pod, rest), items
+                index_of[name, init] = len(patched)
+                patched.append(Container(name, place, strategic_merge({}, item), init, synthetic=True))
+    return strategic_merge(pod, pod_fields), patched
 
 
 def _containers(template: JSON, at: FieldPath) -> Iterator[Container]:
-    """The containers of a template: its own, its script, its container set and its sidecars, with their places."""
-    if is_object(main := template.get("container")):
+    """The containers of a template: its own, its script if a shell runs it, its container set, its sidecars and its
+    init containers, with their places. `at`: the place of the template."""
+    main, script = template.get("container"), template.get("script")
+    if is_object(main):
         yield Container("main", at / "container", main)
-    if is_object(script := template.get("script")):
+    if is_object(script):
         command = as_list(script.get("command"))
-        if command and str(command[0]).rpartition("/")[2] in _SHELLS:  # Argo gives it the source in a file
-            spec = {key: value for key, value in script.items() if key != "source"} | {
-                "args": ["-c", script.get("source")]
-            }
+        if command and str(command[0]).rpartition("/")[2] in _SHELLS:
+            # Argo passes the source in a file; as an argument, podfit can read it.
+            spec = {key: value for key, value in script.items() if key != "source"}
+            spec["args"] = ["-c", script.get("source")]
             yield Container("main", at / "script", spec, places={"args": at.join("script", "source")})
-    for key in ("containerSet", ""):
-        inside = mapping(template.get(key)) if key else {"containers": as_list(template.get("sidecars"))}
-        below = at / key if key else at
-        for container in containers_of({"containers": inside.get("containers")}, below):
-            place = container.path if key else at.join("sidecars", container.path.parts[-1])
-            yield Container(container.name, place, container.spec)
+    yield from containers_of(
+        {"containers": mapping(template.get("containerSet")).get("containers")}, at / "containerSet"
+    )
+    for index, sidecar in enumerate(as_list(template.get("sidecars"))):
+        if is_object(sidecar):
+            yield Container(str(sidecar.get("name") or ""), at.join("sidecars", index), sidecar)
     yield from containers_of({"initContainers": template.get("initContainers")}, at)

@@ -75,4 +75,5 @@ def _may_create(owner: Mapping[Any, Any], obj: JSON) -> bool:
 
 
 def _group(obj: Mapping[Any, Any]) -> str:
+    """The API group of an object or an owner reference; CORE for the core group."""
     return str(obj.get("apiVersion") or "").partition("/")[0]

@@ -21,6 +21,7 @@ OF_SERVICE = frozenset({"args", "model", "resources", "memory-limit", "readiness
 
 _PREDICTOR = FieldPath(("spec", "predictor"))
 _NO_FRAMEWORK = {"affinity", "securityContext", "dnsConfig", "workerSpec", "nodeSelector", "annotations", "labels"}
+"""Objects in a predictor that are not the spec of a framework."""
 
 
 def inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
@@ -35,56 +36,71 @@ def inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         replace(container, name="kserve-container") if not container.name and not container.init else container
         for container in predictor.containers
     ]
-    framework = next(
-        (
-            key
-            for key, value in predictor.spec.items()
-            if key == "model" or (isinstance(value, Mapping) and key not in _NO_FRAMEWORK and "storageUri" in value)
-        ),
-        None,
-    )
+    framework = _framework(predictor.spec)
     uri = None
+    completes = EVERYTHING if framework else _DEFAULTS
     if framework is not None and isinstance(framework_spec := predictor.spec[framework], Mapping):
         uri = framework_spec.get("storageUri") if isinstance(framework_spec.get("storageUri"), str) else None
-        spec = {"name": "kserve-container", **framework_spec}
-        place = _PREDICTOR / framework
-        places = {}
-        command = [] if framework_spec.get("command") else _runtime_command(framework, framework_spec, uri)
-        if command:  # its place: the field that decides most of it
-            by_name = "runtime" if framework_spec.get("runtime") else "modelFormat"
-            spec["command"] = command
-            places["command"] = place / ("storageUri" if uri else by_name)
-        containers.insert(0, Container("kserve-container", place, spec, places=places))
-    completes = EVERYTHING - ({"model"} if uri else set()) if framework else _DEFAULTS
-    mine = replace(predictor, containers=tuple(containers), model_uri=uri, completes=completes)
-    return serving_runtime(obj, [mine if workload is predictor else workload for workload in workloads])
+        containers.insert(0, _model_container(framework, framework_spec, uri))
+        completes = EVERYTHING - {"model"} if uri else EVERYTHING
+    completed = replace(predictor, containers=tuple(containers), model_uri=uri, completes=completes)
+    return serving_runtime(obj, [completed if workload is predictor else workload for workload in workloads])
+
+
+def _framework(predictor: JSON) -> str | None:
+    """The field of a predictor that has the model: `model`, or the name of a framework; None for a custom predictor."""
+    for key, value in predictor.items():
+        if key == "model":
+            return key
+        if isinstance(value, Mapping) and key not in _NO_FRAMEWORK and "storageUri" in value:
+            return key
+    return None
+
+
+def _model_container(framework: str, value: JSON, uri: str | None) -> Container:
+    """The container that KServe makes of a predictor's field `framework`, with the command of its runtime if that is
+    known. `value`, `uri`: the field, and its storageUri, None without one."""
+    place = _PREDICTOR / framework
+    spec = {"name": "kserve-container", **value}
+    command = [] if value.get("command") else _runtime_command(framework, value, uri)
+    if not command:
+        return Container("kserve-container", place, spec)
+    spec["command"] = command
+    by_name = "runtime" if value.get("runtime") else "modelFormat"
+    deciding_field = "storageUri" if uri else by_name  # decides most of the command, so that is its place
+    return Container("kserve-container", place, spec, places={"command": place / deciding_field})
 
 
 def serving_runtime(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """With a `workerSpec`, one replica is as many Pods as pipeline stages (KServe multi-node: one head, the rest
-    workers)."""
-    worker = next((workload for workload in workloads if workload.path.parts[-1] == "workerSpec"), None)
-    if worker is None:
+    """The workloads; with a `workerSpec`, one replica is as many Pods as pipeline stages (KServe multi-node: one head,
+    the rest workers). Their number is unknown (None) if it is not set."""
+    workers = [workload for workload in workloads if workload.path.parts[-1] == "workerSpec"]
+    if not workers:
         return workloads
-    size = replica_count(worker.spec.get("pipelineParallelSize"))
-    return [replace(workload, pods_per_replica=size if size and size > 1 else None) for workload in workloads]
+    size = replica_count(workers[0].spec.get("pipelineParallelSize"))
+    pods = size if size is not None and size > 1 else None
+    return [replace(workload, pods_per_replica=pods) for workload in workloads]
 
 
 def _runtime_command(framework: str, value: JSON, uri: str | None) -> list[str]:
-    """The command of KServe's own runtime, recognized by the names of runtime and format; empty if it is unknown."""
-    form = mapping(value.get("modelFormat")).get("name")
-    name = f"{framework} {value.get('runtime') or ''} {form or ''}".lower()
-    hub = hub_name(uri)
-    if "vllm" in name:
-        return ["vllm", "serve", hub or "/mnt/models"]
-    if "huggingface" in name:
-        given = any(str(word).startswith(("--model_id", "--model-id")) for word in as_list(value.get("args")))
-        return ["python3", "-m", "huggingfaceserver", *([f"--model_id={hub}"] if hub and not given else [])]
-    return []
+    """The command of KServe's own runtime, recognized by the names of framework, runtime and format; empty if it is
+    unknown. `value`, `uri`: the predictor's field, and its storageUri, None without one."""
+    format_name = mapping(value.get("modelFormat")).get("name")
+    names = f"{framework} {value.get('runtime') or ''} {format_name or ''}".lower()
+    model = hub_name(uri)
+    if "vllm" in names:
+        return ["vllm", "serve", model or "/mnt/models"]
+    if "huggingface" not in names:
+        return []
+    command = ["python3", "-m", "huggingfaceserver"]
+    args = [str(argument) for argument in as_list(value.get("args"))]
+    if model and not any(argument.startswith(("--model_id", "--model-id")) for argument in args):
+        command.append(f"--model_id={model}")
+    return command
 
 
 def hub_name(uri: object) -> str | None:
-    """`hf://org/name` → `org/name`, without a revision (`:main`)."""
+    """`hf://org/name` → `org/name`, without a revision (`:main`); None for another source, or without a name."""
     if not isinstance(uri, str) or not uri.startswith("hf://"):
         return None
     return uri.removeprefix("hf://").strip("/").partition(":")[0] or None
@@ -100,28 +116,26 @@ def llm_inference_service(obj: JSON, workloads: list[Workload]) -> list[Workload
     uri = model.get("uri") if isinstance(model.get("uri"), str) else None
     if any("sglang" in str(mapping(ref).get("name")) for ref in as_list(spec.get("baseRefs"))):
         return workloads
-    items = []
+    completed: list[Workload] = []
     for workload in workloads:
-        prefill = "prefill" in workload.path.parts
-        part = mapping(spec.get("prefill")) if prefill else spec
+        part = mapping(spec.get("prefill")) if "prefill" in workload.path.parts else spec
         parallelism = mapping(part.get("parallelism"))
         command = _preset_command(model, uri, parallelism, across=isinstance(part.get("worker"), Mapping))
         place = FieldPath(("spec", "model", "uri" if uri else "name")) if model else workload.path
-        containers = tuple(
-            replace(
-                container,
-                spec={**container.spec, "command": command},
-                places={"command": place},
-            )
-            if container.name == "main" and not container.init and not container.spec.get("command")
-            else container
-            for container in workload.containers
-        )
+        containers = tuple(_with_command(container, command, place) for container in workload.containers)
         size = _preset_size(part, parallelism)
-        items.append(replace(workload, containers=containers, pods_per_replica=size, model_uri=uri))
+        completed.append(replace(workload, containers=containers, pods_per_replica=size, model_uri=uri))
     if obj.get("kind") != "LLMInferenceService" or not model:
-        return items
-    return _with_preset_main(obj, items, model, uri)
+        return completed
+    return _with_preset_main(obj, completed, model, uri)
+
+
+def _with_command(container: Container, command: list[str], place: FieldPath) -> Container:
+    """The container with the preset's command, whose place is `place`; unchanged if it is not `main`, or has a command
+    of its own."""
+    if container.name != "main" or container.init or container.spec.get("command"):
+        return container
+    return replace(container, spec={**container.spec, "command": command}, places={"command": place})
 
 
 def _with_preset_main(obj: JSON, workloads: list[Workload], model: JSON, uri: str | None) -> list[Workload]:
@@ -159,17 +173,20 @@ _PARALLELISM = {
     "dataLocal": "--data-parallel-size-local",
     "pipeline": "--pipeline-parallel-size",
 }
+"""Field of `parallelism` → vLLM's flag."""
 
 
 def _preset_command(model: JSON, uri: str | None, parallelism: JSON, *, across: bool) -> list[str]:
-    """`vllm serve` as the preset writes it; the sizes that span Pods (`across`) only if there are workers."""
+    """`vllm serve` as the preset writes it. `model`: `spec.model`, empty without one; `uri`: its source. `across`: True
+    if there are workers, without which the preset writes no sizes that span Pods."""
     command = ["vllm", "serve"]
     if model:
         command.append(hub_name(uri) or "/mnt/models")
         if isinstance(name := model.get("name"), str):
             command += ["--served-model-name", name]
     for key, flag in _PARALLELISM.items():
-        if (key == "tensor" or across) and (size := replica_count(parallelism.get(key))) is not None:
+        size = replica_count(parallelism.get(key)) if across or key == "tensor" else None
+        if size is not None:
             command += [flag, str(size)]
     if parallelism.get("expert") is True:
         command.append("--enable-expert-parallel")
@@ -177,10 +194,11 @@ def _preset_command(model: JSON, uri: str | None, parallelism: JSON, *, across: 
 
 
 def _preset_size(spec: JSON, parallelism: JSON) -> int | None:
-    """A service with a `worker` is a LeaderWorkerSet: of data / dataLocal Pods, or one a pipeline stage."""
+    """The number of Pods that serve together; None if it can't be known. A service with a `worker` is a
+    LeaderWorkerSet: of data / dataLocal Pods, or without `data` one per pipeline stage."""
     if not isinstance(spec.get("worker"), Mapping):
         return 1
     data, local = replica_count(parallelism.get("data")), replica_count(parallelism.get("dataLocal"))
-    if data and local and data % local == 0:
-        return data // local
-    return replica_count(parallelism.get("pipeline")) if not data else None
+    if not data:
+        return replica_count(parallelism.get("pipeline"))
+    return data // local if local and data % local == 0 else None

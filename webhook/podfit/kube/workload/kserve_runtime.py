@@ -50,10 +50,11 @@ def _with_runtime(workload: Workload, lookup: RuntimeLookup) -> Workload:
     name = runtime_name(workload.object)
     runtime = lookup(workload, name) if name else None
     spec = mapping(mapping(runtime).get("spec"))
-    parallel = {**mapping(spec.get("workerSpec")), **mapping(_WORKER.get(workload.object))}
-    if workload.path == _PREDICTOR:
-        return _merged(workload, spec, parallel, _MODEL, "kserve-container") if spec else workload
-    if workload.path == _WORKER and (worker := mapping(spec.get("workerSpec"))):
+    worker = mapping(spec.get("workerSpec"))
+    parallel = {**worker, **mapping(_WORKER.get(workload.object))}  # the service's own sizes win
+    if workload.path == _PREDICTOR and spec:
+        return _merged(workload, spec, parallel, _MODEL, "kserve-container")
+    if workload.path == _WORKER and worker:
         return _merged(workload, worker, parallel, _WORKER, "worker-container")
     return workload
 
@@ -65,29 +66,27 @@ _WORKER = _PREDICTOR / "workerSpec"
 def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, main: str) -> Workload:
     """The workload with the PodSpec of a runtime, whose container `main` (else its first) is completed by the service's
     at `at`; unchanged if the runtime has no container. `parallel`: the sizes of a multi-node runtime; empty without."""
-    items = [item for item in as_list(runtime.get("containers")) if is_object(item)]
-    theirs = next((item for item in items if item.get("name") == main), items[0] if items else None)
-    if theirs is None:
+    runtime_containers = [item for item in as_list(runtime.get("containers")) if is_object(item)]
+    if not runtime_containers:
         return workload
-    own = next(
-        (candidate for candidate in workload.containers if candidate.name == main and not candidate.init),
-        None,
-    )
-    container = _merged_container(workload, theirs, own, at, {**_sizes(parallel)})
+    runtime_main = next((item for item in runtime_containers if item.get("name") == main), runtime_containers[0])
+    own_mains = [container for container in workload.containers if container.name == main and not container.init]
+    own = own_mains[0] if own_mains else None
+    container = _merged_container(workload, runtime_main, own, at, _sizes(parallel))
     sidecars = [
         Container(str(item.get("name") or ""), _RUNTIME_NAME, item, synthetic=True)
-        for item in items
-        if item is not theirs
+        for item in runtime_containers
+        if item is not runtime_main
     ]
-    pod = {key: value for key, value in runtime.items() if key not in _NOT_OF_POD}
-    spec: dict[str, Any] = {**pod, **workload.spec}
-    for key in ("nodeSelector", "securityContext"):
-        if mapping(pod.get(key)) and mapping(workload.spec.get(key)):
-            spec[key] = {**mapping(pod[key]), **mapping(workload.spec[key])}
+    runtime_pod = {key: value for key, value in runtime.items() if key not in _NOT_OF_POD}
+    spec: dict[str, Any] = {**runtime_pod, **workload.spec}
+    for key in ("nodeSelector", "securityContext"):  # merged field by field
+        if mapping(runtime_pod.get(key)) and mapping(workload.spec.get(key)):
+            spec[key] = {**mapping(runtime_pod[key]), **mapping(workload.spec[key])}
     spec["volumes"] = _by_key("name", workload.spec.get("volumes"), runtime.get("volumes"))
     size = replica_count(parallel.get("pipelineParallelSize"))
     pods = size if size is not None and size > 1 else None  # without a number, the runtime's default is unknown
-    others = [other_container for other_container in workload.containers if other_container is not own]
+    others = [other for other in workload.containers if other is not own]
     return replace(
         workload,
         spec=spec,
@@ -100,27 +99,32 @@ def _merged(workload: Workload, runtime: JSON, parallel: JSON, at: FieldPath, ma
 def _merged_container(
     workload: Workload, theirs: JSON, own: Container | None, at: FieldPath, variables: Mapping[str, str]
 ) -> Container:
-    """The runtime's container with the fields of the service's. Own items of lists come first, so that they keep their
-    places."""
-    given = {key: value for key, value in (own.spec if own else {}).items() if not own or key not in own.places}
-    merged = {**_named(theirs, workload.name), **given}
-    inherited = as_list(_named(theirs.get("args"), workload.name))
-    merged["args"] = [*inherited, *as_list(given.get("args"))]
+    """The runtime's container `theirs` with the fields of the service's, `own` (None: it has none), at `at`. Own items
+    of lists come first, so that they keep their places; but arguments follow the runtime's.
+
+    `variables`: those that KServe sets, name → value."""
+    # Fields of `own` with another place are podfit's guess at what the runtime brings, which is known here.
+    own_fields = {key: value for key, value in own.spec.items() if key not in own.places} if own else {}
+    merged = {**_named(theirs, workload.name), **own_fields}
+    inherited_args = as_list(_named(theirs.get("args"), workload.name))
+    merged["args"] = [*inherited_args, *as_list(own_fields.get("args"))]
     set_by_kserve = [{"name": name, "value": value} for name, value in variables.items()]
-    merged["env"] = _by_key("name", given.get("env"), set_by_kserve, _named(theirs.get("env"), workload.name))
-    merged["volumeMounts"] = _by_key("mountPath", given.get("volumeMounts"), theirs.get("volumeMounts"))
-    ours, other = mapping(given.get("resources")), mapping(theirs.get("resources"))
+    merged["env"] = _by_key("name", own_fields.get("env"), set_by_kserve, _named(theirs.get("env"), workload.name))
+    merged["volumeMounts"] = _by_key("mountPath", own_fields.get("volumeMounts"), theirs.get("volumeMounts"))
+    own_resources, their_resources = mapping(own_fields.get("resources")), mapping(theirs.get("resources"))
     merged["resources"] = {
-        side: {**mapping(other.get(side)), **mapping(ours.get(side))} for side in ("limits", "requests")
+        side: {**mapping(their_resources.get(side)), **mapping(own_resources.get(side))}
+        for side in ("limits", "requests")
     }
     places = {key: at / key for key in (*CONTAINER_FIELDS, "args", "command")}
-    places |= {key: _RUNTIME_NAME for key in ("args", "command", "image") if not given.get(key)}
+    places |= {key: _RUNTIME_NAME for key in ("args", "command", "image") if not own_fields.get(key)}
     name = str(merged.get("name") or "kserve-container")
-    return Container(name, at, merged, synthetic=True, places=places, inherited_args=len(inherited))
+    return Container(name, at, merged, synthetic=True, places=places, inherited_args=len(inherited_args))
 
 
 def _sizes(parallel: JSON) -> Mapping[str, str]:
-    """The variables that KServe sets in the containers of a multi-node service."""
+    """Name → value of the variables that KServe sets in the containers of a multi-node service; empty if it has no
+    sizes."""
     names = {"pipelineParallelSize": "PIPELINE_PARALLEL_SIZE", "tensorParallelSize": "TENSOR_PARALLEL_SIZE"}
     return {name: str(parallel[key]) for key, name in names.items() if replica_count(parallel.get(key))}
 
@@ -137,8 +141,10 @@ def _named(value: Any, name: str) -> Any:
 
 
 def _by_key(key: str, *lists: object) -> list[Any]:
-    """The items of several lists; of those with one key, the first."""
-    entries: dict[str, Any] = {}
-    for entry in (item for entry_list in lists for item in as_list(entry_list)):
-        entries.setdefault(str(mapping(entry).get(key)), entry)
-    return list(entries.values())
+    """The items of several lists, in order; of those with the same value in the field `key`, the first. A value that is
+    not a list counts as empty."""
+    first_items: dict[str, Any] = {}
+    for items in lists:
+        for item in as_list(items):
+            first_items.setdefault(str(mapping(item).get(key)), item)
+    return list(first_items.values())

@@ -23,7 +23,8 @@ _KEYS = {
 }
 """List → the field that identifies its items (`patchMergeKey` in k8s.io/api core/v1); others are replaced as a whole.
 """
-_DEEPEST = 32
+MAX_MERGE_DEPTH = 32
+"""Levels of objects that are merged. A choice: a PodSpec has fewer than ten."""
 
 
 class Unmergeable(ValueError):  # noqa: N818 - what a patch is
@@ -34,7 +35,7 @@ def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
     """`base` with `patch` over it: objects field by field, lists with a merge key item by item; null takes a field
     away. Raises Unmergeable for a directive (`$patch`), an item without its key, or a value that is too deep."""
     entries = dict(base)
-    if depth > _DEEPEST:
+    if depth > MAX_MERGE_DEPTH:
         raise Unmergeable("too deep")
     for key, value in patch.items():
         if not isinstance(key, str) or key.startswith("$"):
@@ -52,15 +53,20 @@ def strategic_merge(base: JSON, patch: JSON, depth: int = 0) -> dict[str, Any]:
 
 
 def _merge_list(base: list[Any], patch: list[Any], key: str, depth: int) -> list[Any]:
-    """A list merged item by item, matched by the merge key `key`; raises Unmergeable for an item without it."""
-    items = list(base)
-    there: dict[str | int, int] = {}
-    for n, item in enumerate(items):
+    """A list merged item by item, matched by the merge key `key`; an item that the base lacks is added at the end.
+    Raises Unmergeable for an item of the patch without the key. `depth`: levels of objects above."""
+    merged = list(base)
+    index_of: dict[str | int, int] = {}  # merge key → index of the first item that has it
+    for index, item in enumerate(merged):
         if is_object(item) and isinstance(name := item.get(key), str | int):
-            there.setdefault(name, n)
-    for entry in patch:
-        if not is_object(entry) or not isinstance(entry.get(key), str | int) or "$patch" in entry:
+            index_of.setdefault(name, index)
+    for patch_item in patch:
+        if not is_object(patch_item) or not isinstance(patch_item.get(key), str | int) or "$patch" in patch_item:
             raise Unmergeable(f"an item without {key}")
-        at = there.setdefault(entry[key], len(items))
-        items[at : at + 1] = [strategic_merge(items[at] if at < len(items) else {}, entry, depth + 1)]
-    return items
+        known_index = index_of.get(patch_item[key])
+        if known_index is None:
+            index_of[patch_item[key]] = len(merged)
+            merged.append(strategic_merge({}, patch_item, depth + 1))
+        else:
+            merged[known_index] = strategic_merge(merged[known_index], patch_item, depth + 1)
+    return merged

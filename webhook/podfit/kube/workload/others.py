@@ -16,20 +16,25 @@ DYNAMO = PROBES | {"shm"}
 
 
 def job_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """The Pods of a JobSet work together in ways that only they know; a single one serves alone."""
+    """The workloads; the Pods of a JobSet serve together in a number that only they know (None), a single Pod alone."""
     pods = 0
     for job in map(mapping, as_list(mapping(obj.get("spec")).get("replicatedJobs"))):
         parallelism = FieldPath(("template", "spec", "parallelism")).get(job)
-        counts = [1 if item is None else replica_count(item) or 0 for item in (job.get("replicas"), parallelism)]
-        pods += counts[0] * counts[1]
+        pods += _count_or_one(job.get("replicas")) * _count_or_one(parallelism)
     return [replace(workload, pods_per_replica=1 if pods == 1 else None) for workload in workloads]
 
 
 def volcano_job(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """The Pods of a Volcano Job, which are the replicas of its tasks."""
-    tasks = [mapping(task).get("replicas") for task in as_list(mapping(obj.get("spec")).get("tasks"))]
-    alone = sum(1 if task is None else replica_count(task) or 0 for task in tasks) == 1
-    return [replace(workload, pods_per_replica=1 if alone else None) for workload in workloads]
+    """The workloads; the Pods of a Volcano Job, the replicas of its tasks, serve together in a number that only they
+    know (None), a single Pod alone."""
+    tasks = map(mapping, as_list(mapping(obj.get("spec")).get("tasks")))
+    pods = sum(_count_or_one(task.get("replicas")) for task in tasks)
+    return [replace(workload, pods_per_replica=1 if pods == 1 else None) for workload in workloads]
+
+
+def _count_or_one(value: object) -> int:
+    """A count in a manifest: 1 if it is absent, 0 if it is not a count."""
+    return 1 if value is None else replica_count(value) or 0
 
 
 def pod_clique_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
@@ -37,27 +42,27 @@ def pod_clique_set(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     that is unknown (None). The Pods of any other clique serve alone."""
     template = FieldPath(("spec", "template")).get(obj)
     groups = map(mapping, as_list(mapping(template).get("podCliqueScalingGroups")))
-    together = {name for group in groups for name in as_list(group.get("cliqueNames")) if isinstance(name, str)}
-    return [
-        replace(workload, pods_per_replica=None)
-        if mapping(FieldPath(workload.path.parts[:-2]).get(obj)).get("name") in together
-        else workload
-        for workload in workloads
-    ]
+    in_group = {name for group in groups for name in as_list(group.get("cliqueNames")) if isinstance(name, str)}
+    completed: list[Workload] = []
+    for workload in workloads:
+        clique = mapping(FieldPath(workload.path.parts[:-2]).get(obj))  # above spec.podSpec
+        completed.append(replace(workload, pods_per_replica=None) if clique.get("name") in in_group else workload)
+    return completed
 
 
 def model_serving(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """The workloads; a role's entry Pod and its `workerReplicas` serve together. None if their number is not one."""
-    items = []
+    """The workloads; a role's entry Pod and its `workerReplicas` serve together, in an unknown number (None) if
+    `workerReplicas` is not a count."""
+    completed: list[Workload] = []
     for workload in workloads:
-        written = FieldPath((*workload.path.parts[:-2], "workerReplicas")).get(obj)
+        written = FieldPath((*workload.path.parts[:-2], "workerReplicas")).get(obj)  # of the role, above TEMPLATE.spec
         workers = 0 if written is None else replica_count(written)
-        items.append(replace(workload, pods_per_replica=None if workers is None else 1 + workers))
-    return items
+        completed.append(replace(workload, pods_per_replica=None if workers is None else 1 + workers))
+    return completed
 
 
 def dynamo(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """v1beta1 has `components` with a Pod template each, v1alpha1 `services`."""
+    """The Pods of a DynamoGraphDeployment: v1beta1 has `components` with a Pod template each, v1alpha1 `services`."""
     return [*(_component(obj, workload) for workload in workloads), *_services(obj)]
 
 
@@ -66,19 +71,19 @@ def _component(obj: JSON, workload: Workload) -> Workload:
 
     ai-dynamo/dynamo deploy/operator/api/v1beta1/dynamocomponentdeployment_types.go.
     """
-    component = mapping(FieldPath(workload.path.parts[:-2]).get(obj))
-    everywhere = mapping(obj.get("spec")).get("env")
-    containers = tuple(
-        replace(container, spec={**container.spec, "env": _first_of_a_name(container.spec.get("env"), everywhere)})
-        if everywhere and container.name == "main" and not container.init
-        else container
-        for container in workload.containers
-    )
-    bare = str(component.get("sharedMemorySize")) == "0"
+    component = mapping(FieldPath(workload.path.parts[:-2]).get(obj))  # above podTemplate.spec
+    env_of_all = mapping(obj.get("spec")).get("env")
+    containers: list[Container] = []
+    for container in workload.containers:
+        if env_of_all and container.name == "main" and not container.init:
+            env = _first_of_a_name(container.spec.get("env"), env_of_all)
+            container = replace(container, spec={**container.spec, "env": env})
+        containers.append(container)
+    has_shared_memory = str(component.get("sharedMemorySize")) != "0"
     return replace(
         workload,
-        containers=containers,
-        completes=DYNAMO - ({"shm"} if bare else set()),
+        containers=tuple(containers),
+        completes=DYNAMO if has_shared_memory else DYNAMO - {"shm"},
         pods_per_replica=replica_count(mapping(component.get("multinode")).get("nodeCount")) or 1,
     )
 
@@ -126,26 +131,29 @@ def _services(obj: JSON) -> list[Workload]:
 
 
 def _first_of_a_name(*lists: object) -> list[Any]:
-    """The variables of several lists, without those whose name was there before."""
-    entries: dict[str, Any] = {}
-    for variable_list in lists:
-        for variable in as_list(variable_list):
-            entries.setdefault(str(mapping(variable).get("name")), variable)
-    return list(entries.values())
+    """The variables of several lists (`env`), in order; of those with one name, the first."""
+    by_name: dict[str, Any] = {}
+    for variables in lists:
+        for variable in as_list(variables):
+            by_name.setdefault(str(mapping(variable).get("name")), variable)
+    return list(by_name.values())
 
 
 def _dynamo_resources(resources: JSON) -> JSON:
     """Resources of a Dynamo service as Kubernetes has them: `gpu` becomes `nvidia.com/gpu` (another vendor's by
     `gpuType`), and the resources in `custom` their siblings."""
-    out = {}
-    for key in ("limits", "requests"):
-        side = dict(mapping(resources.get(key)))
-        custom = mapping(side.pop("custom", None))
-        vendor = str(side.pop("gpuType", None) or "nvidia.com/gpu")
-        if (count := side.pop("gpu", None)) is not None:
-            side[vendor] = count
-        out[key] = {**side, **custom}
-    return {**resources, **{key: side for key, side in out.items() if side}}
+    translated = dict(resources)
+    for side in ("limits", "requests"):
+        amounts = dict(mapping(resources.get(side)))
+        custom = mapping(amounts.pop("custom", None))
+        gpu_resource = str(amounts.pop("gpuType", None) or "nvidia.com/gpu")
+        count = amounts.pop("gpu", None)
+        if count is not None:
+            amounts[gpu_resource] = count
+        amounts |= custom
+        if amounts:
+            translated[side] = amounts
+    return translated
 
 
 def kaito(obj: JSON, workloads: list[Workload]) -> list[Workload]:
@@ -170,19 +178,27 @@ def kaito(obj: JSON, workloads: list[Workload]) -> list[Workload]:
 
 
 def ome_runtime(obj: JSON, workloads: list[Workload]) -> list[Workload]:
-    """A runtime of OME: each of `engineConfig` and `decoderConfig` is a PodSpec with a `runner`, its first container;
-    of several nodes, `leader` and `worker` are (ome.io/v1beta1 pkg/apis/ome/v1beta1/servingruntime_types.go)."""
-    items = [*workloads]
+    """The Pods of a runtime of OME, after `workloads`: each of `engineConfig` and `decoderConfig` is a PodSpec with a
+    `runner`, its first container. On several nodes, `leader` and `worker` in it are such PodSpecs (ome.io/v1beta1
+    pkg/apis/ome/v1beta1/servingruntime_types.go)."""
+    pods = [*workloads]
     for name in ("engineConfig", "decoderConfig"):
         config = mapping(mapping(obj.get("spec")).get(name))
         worker = mapping(config.get("worker"))
         size = 1 if worker.get("size") is None else replica_count(worker.get("size"))
         workers = size if worker else 0
-        pods = None if workers is None else 1 + workers  # with the leader
-        for part, pod in (((), config), (("leader",), mapping(config.get("leader"))), (("worker",), worker)):
-            at = FieldPath(("spec", name, *part))
-            if is_object(runner := pod.get("runner")):
-                first = Container(str(runner.get("name") or "ome-container"), at / "runner", runner)
-                containers = (first, *containers_of(pod, at))
-                items.append(Workload(obj, at, mapping(obj.get("metadata")), pod, containers, pods_per_replica=pods))
-    return [replace(workload, completes=OF_SERVICE) for workload in items]
+        pods_per_replica = None if workers is None else 1 + workers  # with the leader
+        place = FieldPath(("spec", name))
+        for at, pod in (
+            (place, config),
+            (place / "leader", mapping(config.get("leader"))),
+            (place / "worker", worker),
+        ):
+            runner = pod.get("runner")
+            if not is_object(runner):
+                continue
+            first = Container(str(runner.get("name") or "ome-container"), at / "runner", runner)
+            containers = (first, *containers_of(pod, at))
+            metadata = mapping(obj.get("metadata"))
+            pods.append(Workload(obj, at, metadata, pod, containers, pods_per_replica=pods_per_replica))
+    return [replace(workload, completes=OF_SERVICE) for workload in pods]

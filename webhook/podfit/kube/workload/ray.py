@@ -29,20 +29,28 @@ def refine_cluster(at: FieldPath) -> Refine:
     def refine(obj: JSON, workloads: list[Workload]) -> list[Workload]:
         """The cluster's Pod templates with the number of Pods that serve together; None if the autoscaler decides
         it."""
-        ray = mapping(at.get(obj))
-        size: int | None = 1
-        for group in map(mapping, as_list(ray.get("workerGroupSpecs"))):
-            replicas = replica_count(group.get("replicas"))
-            hosts = 1 if group.get("numOfHosts") is None else replica_count(group.get("numOfHosts"))
-            size = None if size is None or replicas is None or hosts is None else size + replicas * hosts
-        if ray.get("enableInTreeAutoscaling") is True:
-            size = None
+        size = _cluster_size(mapping(at.get(obj)))
         return [replace(workload, pods_per_replica=size) for workload in workloads]
 
     return refine
 
 
-_MOST = 512
+def _cluster_size(ray: JSON) -> int | None:
+    """The number of Pods of a RayClusterSpec, the head included. None if the autoscaler decides it, or a number in it
+    is not a count."""
+    if ray.get("enableInTreeAutoscaling") is True:
+        return None
+    size = 1
+    for group in map(mapping, as_list(ray.get("workerGroupSpecs"))):
+        replicas = replica_count(group.get("replicas"))
+        hosts = 1 if group.get("numOfHosts") is None else replica_count(group.get("numOfHosts"))
+        if replicas is None or hosts is None:
+            return None
+        size += replicas * hosts
+    return size
+
+
+MAX_GROUPS = 512
 """The most groups in which an engine of a Serve configuration may run; real clusters have fewer."""
 _SERVE_CONFIG = FieldPath(("spec", "serveConfigV2"))
 
@@ -51,24 +59,31 @@ def refine_service(obj: JSON, workloads: list[Workload]) -> list[Workload]:
     """`serveConfigV2` (a YAML text) names the model and vLLM's engine arguments; Ray starts the engine in the workers
     that have accelerators (`ray.serve.llm`, Ray 2.44 and later). How many of them one engine spans is not known."""
     text = _SERVE_CONFIG.get(obj)
-    long = isinstance(text, str) and len(text) > manifest.LONGEST
-    unevaluated = f"serveConfigV2 has more than {manifest.LONGEST:,} characters, and is not evaluated" if long else None
+    long = isinstance(text, str) and len(text) > manifest.MAX_INNER_LENGTH
+    unevaluated = (
+        f"serveConfigV2 has more than {manifest.MAX_INNER_LENGTH:,} characters, and is not evaluated" if long else None
+    )
     workloads = [replace(workload, pods_per_replica=None, unevaluated=unevaluated) for workload in workloads]
     engines = list(_serve_engines(text))
-    workers = [workload for workload in workloads if "workerGroupSpecs" in workload.path.parts and workload.containers]
-    hosts = (
-        [workload for workload in workers if _has_accelerator(workload.containers[0].spec)] or workers or workloads[:1]
-    )
+    hosts = _hosts(workloads)
     if not engines or (len(engines) > 1 and len(hosts) > 1):
         return workloads  # which engine runs in which group is up to Ray's scheduler
-    if len(hosts) > _MOST:
-        unevaluated = f"{len(hosts) - _MOST} of {len(hosts)} worker groups are not evaluated"
+    if len(hosts) > MAX_GROUPS:
+        unevaluated = f"{len(hosts) - MAX_GROUPS} of {len(hosts)} worker groups are not evaluated"
         workloads = [replace(workload, unevaluated=unevaluated) for workload in workloads]
-    there = {workload.path for workload in hosts[:_MOST]}
+    paths = {workload.path for workload in hosts[:MAX_GROUPS]}
     return [
-        _with_engines(workload, engines) if workload.path in there and workload.containers else workload
+        _with_engines(workload, engines) if workload.path in paths and workload.containers else workload
         for workload in workloads
     ]
+
+
+def _hosts(workloads: list[Workload]) -> list[Workload]:
+    """The Pods in which engines may run: the worker groups with an accelerator, or all if none has one; without worker
+    groups the head, which is the first."""
+    workers = [workload for workload in workloads if "workerGroupSpecs" in workload.path.parts and workload.containers]
+    with_accelerator = [worker for worker in workers if _has_accelerator(worker.containers[0].spec)]
+    return with_accelerator or workers or workloads[:1]
 
 
 class _ServeEngine(NamedTuple):

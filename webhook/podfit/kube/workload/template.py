@@ -26,9 +26,9 @@ class Container:
     """The container as in a PodSpec. For kinds without one it is made from the object's fields: `command`, `args`,
     `env`, `resources` as the operator would write them."""
     init: bool = False
-    """An init container (a restartable one, `restartPolicy: Always`, is a sidecar and still True here)."""
+    """True for an init container (a restartable one, `restartPolicy: Always`, is a sidecar and still True here)."""
     synthetic: bool = False
-    """podfit made `spec`: the place of its arguments is `path`, not `path.args[i]`."""
+    """True if podfit made `spec`: the place of its arguments is `path`, not `path.args[i]`."""
     places: Mapping[str, FieldPath] = field(default_factory=dict)
     """Field of `spec` ("args", "resources", "env", "image" …) → its real place, for the fields that are not under
     `path`. A container that the operator only completes is not synthetic, but has such fields too."""
@@ -38,17 +38,18 @@ class Container:
     """The accelerator that the kind demands by a name of its own (Ray's `accelerator_type`)."""
 
     def place(self, field: str) -> FieldPath:
-        """The place of a field of `spec`."""
-        return (self.places and self.places.get(field)) or self.path / field
+        """The place of a field of `spec`, in `places` or else under `path`."""
+        return self.places.get(field) or self.path / field
 
     @cached_property
     def resources(self) -> Mapping[str, object]:
-        """Requests beneath limits: an extended resource needs its limit, and an absent request follows it."""
-        given = mapping(self.spec.get("resources"))
-        entries = {str(name): value for name, value in mapping(given.get("limits")).items()}
-        for name, value in mapping(given.get("requests")).items():
-            entries.setdefault(str(name), value)
-        return entries
+        """Resource → its limit, or its request if it has no limit: an extended resource needs its limit, and an absent
+        request follows it. The values are as written ("8", 8)."""
+        written = mapping(self.spec.get("resources"))
+        amounts = {str(name): value for name, value in mapping(written.get("limits")).items()}
+        for name, value in mapping(written.get("requests")).items():
+            amounts.setdefault(str(name), value)
+        return amounts
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ class Workload:
 
     @cached_property
     def annotations(self) -> Mapping[str, str]:
-        """The Pod's annotations over the object's own."""
-        own = mapping(mapping(self.object.get("metadata")).get("annotations"))
-        its = mapping(self.metadata.get("annotations"))
-        return Annotations(own, its) if own or its else {}
+        """The annotations of the object and of its Pod, whose value wins if both have one."""
+        of_object = mapping(mapping(self.object.get("metadata")).get("annotations"))
+        of_pod = mapping(self.metadata.get("annotations"))
+        return Annotations(of_object, of_pod) if of_object or of_pod else {}
 
     @cached_property
     def volumes(self) -> Mapping[str, int]:
@@ -136,15 +137,14 @@ class Workload:
 
     @cached_property
     def claims(self) -> Mapping[str, FieldPath]:
-        """A StatefulSet's volumeClaimTemplates, each by its name: a claim takes precedence over the template's volume
-        of the same name."""
-        value = mapping(self.object.get("spec")).get("volumeClaimTemplates")
-        if self.path.parts[-2:] != ("template", "spec") or not isinstance(value, list):
+        """Name → place of each of a StatefulSet's volumeClaimTemplates; empty for other kinds. A claim takes precedence
+        over the template's volume of the same name."""
+        templates = mapping(self.object.get("spec")).get("volumeClaimTemplates")
+        if self.path.parts[-2:] != ("template", "spec") or not isinstance(templates, list):
             return {}
         place = FieldPath(self.path.parts[:-2]) / "volumeClaimTemplates"
-        return {
-            str(mapping(mapping(item).get("metadata")).get("name")): place / index for index, item in enumerate(value)
-        }
+        names = [str(mapping(mapping(template).get("metadata")).get("name")) for template in templates]
+        return {name: place / index for index, name in enumerate(names)}
 
     @cached_property
     def resource_claims(self) -> Mapping[str, JSON]:
@@ -189,6 +189,8 @@ class Annotations(Mapping[str, str]):
 
 PROBES = frozenset({"startup-probe", "liveness-probe", "readiness-probe"})
 """Words of `Workload.completes` that go together."""
+MAX_COUNT_DIGITS = 9
+"""Digits of a count: all numbers of nine digits are in int32."""
 
 Refine = Callable[[JSON, list[Workload]], list[Workload]]
 """Code for what a table can't express: (object, its Pod templates by the table) → the operator's Pod templates."""
@@ -209,8 +211,10 @@ def as_list(value: object) -> list[Any]:
 
 
 def replica_count(value: object) -> int | None:
-    """A count in a manifest, None if it is not a count (a placeholder, a negative number)."""
+    """A count in a manifest, also as a text. None if it is not a count (a placeholder, a negative number), or has more
+    digits than MAX_COUNT_DIGITS."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    is_count = text.isascii() and text.isdigit() and len(text) <= MAX_COUNT_DIGITS
+    return int(text) if is_count else None

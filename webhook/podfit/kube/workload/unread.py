@@ -11,8 +11,10 @@ from podfit.kube.path import FieldPath, group_and_kind, is_object
 from podfit.kube.workload.table import WORKLOAD_KINDS
 from podfit.kube.workload.template import JSON
 
-_DEEPEST = 16
+MAX_SEARCH_DEPTH = 16
+"""Levels of an object that are searched. A choice: a PodSpec in a custom resource is less deep."""
 _DEFINES = frozenset({"CustomResourceDefinition", "ConfigMap", "Secret"})
+"""Kinds whose objects contain the text of others, which do not run."""
 
 
 def pod_spec(obj: JSON, known: Mapping[str, object]) -> FieldPath | None:
@@ -38,7 +40,7 @@ def without_kind(obj: JSON) -> tuple[str, ...]:
 
 
 def _with_vllm(obj: JSON) -> FieldPath | None:
-    """The place of the first PodSpec with a vLLM container."""
+    """The place of the first PodSpec with a vLLM container, of those that are nearest to the top; None without one."""
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(), obj)]
     for path, value in queue:  # grows while it is walked
         if is_object(value):
@@ -48,7 +50,7 @@ def _with_vllm(obj: JSON) -> FieldPath | None:
             inner = [(path / str(key), item) for key, item in value.items()]
         else:
             inner = [(path / index, item) for index, item in enumerate(value)]
-        if len(path.parts) < _DEEPEST:
+        if len(path.parts) < MAX_SEARCH_DEPTH:
             queue += [(place, item) for place, item in inner if isinstance(item, dict | list)]
     return None
 
@@ -92,7 +94,8 @@ _KAITO_MODELS = {
 }
 """Kinds of KAITO → the field with the model for which KAITO writes vLLM's command (kaito api/v1alpha1)."""
 _OTHER_ENGINES = regex(r"llama\.?cpp|ollama|sglang|tgi|tensorrt.*|trt.*|triton|infinity|faster_?whisper", re.IGNORECASE)
-_LONGEST = 1 << 15
+MAX_SEARCHED_LENGTH = 1 << 15
+"""Characters of a text that is searched, as of a YAML text in an object (`manifest.MAX_INNER_LENGTH`)."""
 
 
 def is_rendered(obj: JSON) -> bool:
@@ -113,7 +116,8 @@ def mention(obj: JSON) -> FieldPath | None:
         return None
     if "." not in group or group.startswith(_ABOUT) or group.endswith(".k8s.io") or kind in _DEFINES:
         return None
-    any_word, other = is_rendered(obj), False
+    any_word = is_rendered(obj)
+    names_other_engine = False
     queue: list[tuple[FieldPath, Any]] = [(FieldPath(("spec",)), obj.get("spec"))]
     for path, value in queue:  # grows while it is walked
         key = path.parts[-1]
@@ -122,13 +126,14 @@ def mention(obj: JSON) -> FieldPath | None:
         if isinstance(value, str):
             if _mentions(str(key), value, any_word=any_word):
                 return path
-            other = other or bool(_ENGINE.fullmatch(str(key)) and _OTHER_ENGINES.fullmatch(value))
-        elif len(path.parts) < _DEEPEST:
+            if _ENGINE.fullmatch(str(key)) and _OTHER_ENGINES.fullmatch(value):
+                names_other_engine = True
+        elif len(path.parts) < MAX_SEARCH_DEPTH:
             if is_object(value):
                 queue += [(path / str(key), item) for key, item in value.items()]
             elif isinstance(value, list):
                 queue += [(path / index, item) for index, item in enumerate(value)]
-    return FieldPath(("spec",)) if (group, kind) in _SERVING and not other else None
+    return FieldPath(("spec",)) if (group, kind) in _SERVING and not names_other_engine else None
 
 
 def _mentions(key: str, text: str, *, any_word: bool) -> bool:
@@ -136,7 +141,9 @@ def _mentions(key: str, text: str, *, any_word: bool) -> bool:
     `any_word`: in any text. A very long text is not searched."""
     if _ENGINE.fullmatch(key) and _VLLM_WORD.match(text):
         return True
-    if len(text) > _LONGEST or not ("vllm" in text or "--" in text or any_word):
+    if len(text) > MAX_SEARCHED_LENGTH:
+        return False
+    if not any_word and "vllm" not in text and "--" not in text:  # no pattern below can match
         return False
     if any_word or _IMAGE_KEY.fullmatch(key):
         return _VLLM_WORD.search(text) is not None or _FLAGS.search(text) is not None
