@@ -22,7 +22,7 @@ JSONDict = dict[str, Any]
 STATUS = 32_000
 """Bytes of `status` as JSON: a condition, into which a ReplicaSet copies a denial, ends at 32,768."""
 FIRST, LAST = "vLLM would not start: 3 problems", "next: podfit explain a"
-REST = bounds.MESSAGE - bounds.size(f"{FIRST}\n\n\n\n{LAST}") - 80 - 4
+REST = bounds.MAX_MESSAGE_BYTES - bounds.size(f"{FIRST}\n\n\n\n{LAST}") - 80 - 4
 
 
 def _utf8(text: str) -> int:
@@ -59,14 +59,14 @@ def test_a_message_has_as_many_blocks_as_there_is_room_for(length: int, shown: b
     assert message.endswith(f"\n\n{LAST}")
     assert ("xxx" in message) is shown
     assert ("\n\nand 1 more\n\n" in message) is not shown
-    assert bounds.size(message) <= bounds.MESSAGE
+    assert bounds.size(message) <= bounds.MAX_MESSAGE_BYTES
 
 
 def test_a_block_that_is_too_long_alone_ends_at_one_of_its_lines() -> None:
     block = "\n".join(["rule  path", *(f"  line {number} {'é' * 200}" for number in range(40))])
     message = bounds.message(FIRST, iter([block, "second"]), 2, LAST)
 
-    assert bounds.size(message) <= bounds.MESSAGE
+    assert bounds.size(message) <= bounds.MAX_MESSAGE_BYTES
     lines = message.split("\n")
     assert lines[2] == "rule  path"
     assert all(line in block.split("\n") for line in lines[2:-4])
@@ -103,38 +103,38 @@ def test_causes_end_with_how_many_more_there_are() -> None:
 def test_a_cause_is_short(text: str) -> None:
     (cause,) = bounds.causes([bounds.Cause("rule", text, text)])
 
-    assert bounds.size(cause["message"]) <= bounds.TEXT >= bounds.size(cause["field"])
+    assert bounds.size(cause["message"]) <= bounds.MAX_TEXT_BYTES >= bounds.size(cause["field"])
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_an_annotation_is_listed_as_far_as_there_is_room(more: int) -> None:
-    words = ["a" * 99] * 10 + ["b" * (bounds.TEXT - 1000 + more)]
+    words = ["a" * 99] * 10 + ["b" * (bounds.MAX_TEXT_BYTES - 1000 + more)]
     listed = bounds.join_bounded(words)
 
     assert (listed == ",".join(words)) is (more <= 0)
-    assert bounds.size(listed) <= bounds.TEXT
+    assert bounds.size(listed) <= bounds.MAX_TEXT_BYTES
     assert more <= 0 or listed.endswith(",+2")
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "漢", "😀"])
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_warning_is_cut_by_characters_and_by_bytes(letter: str, more: int) -> None:
-    most = min(bounds.WARNING, bounds.WARNING_BYTES // _utf8(letter))
+    most = min(bounds.MAX_WARNING_LENGTH, bounds.MAX_WARNING_BYTES // _utf8(letter))
     line = letter * (most + more)
     warning = bounds.warning(line)
 
     assert (warning == line) is (more <= 0)
-    assert len(warning) <= bounds.WARNING
-    assert _utf8(warning) <= bounds.WARNING_BYTES
+    assert len(warning) <= bounds.MAX_WARNING_LENGTH
+    assert _utf8(warning) <= bounds.MAX_WARNING_BYTES
     assert bounds.warning(f"one {line}", "; repaired").endswith("…; repaired")
 
 
 @pytest.mark.parametrize("letter", ["a", "漢"])
 def test_warnings_are_counted_where_there_is_no_room(letter: str) -> None:
-    line = letter * (bounds.WARNING if letter == "a" else 80)
+    line = letter * (bounds.MAX_WARNING_LENGTH if letter == "a" else 80)
     for count in (10, 16, 17, 33, 34, 35, 1000):
         warnings = bounds.warnings([line] * count)
-        assert sum(map(_utf8, warnings)) <= bounds.WARNINGS
+        assert sum(map(_utf8, warnings)) <= bounds.MAX_WARNINGS_BYTES
         told = [one for one in warnings if one == line]
         assert warnings[len(told) :] in ([], [f"podfit: {count - len(told)} more warnings; podfit check shows all"])
         assert len(told) == count or len(warnings) == len(told) + 1
@@ -159,18 +159,20 @@ def wrong(response: JSONDict) -> list[str]:
     found = []
     status, warnings = response.get("status"), response.get("warnings", [])
     annotations = response.get("auditAnnotations", {})
-    long = [line for line in warnings if len(line) > bounds.WARNING or _utf8(line) > bounds.WARNING_BYTES]
+    long = [
+        line for line in warnings if len(line) > bounds.MAX_WARNING_LENGTH or _utf8(line) > bounds.MAX_WARNING_BYTES
+    ]
     if long or not all(line.isprintable() for line in warnings):
         found.append(f"a warning: {warnings}")
-    if sum(map(_utf8, warnings)) > bounds.WARNINGS:
+    if sum(map(_utf8, warnings)) > bounds.MAX_WARNINGS_BYTES:
         found.append("warnings")
-    if any(_utf8(value) > bounds.TEXT or not value.isprintable() for value in annotations.values()):
+    if any(_utf8(value) > bounds.MAX_TEXT_BYTES or not value.isprintable() for value in annotations.values()):
         found.append(f"an annotation: {annotations}")
     if status is None:
         return found
     message, causes = status["message"], status["details"]["causes"]
     lines = message.split("\n")
-    if _utf8(message) > bounds.MESSAGE or bounds.size(message) > bounds.MESSAGE:
+    if _utf8(message) > bounds.MAX_MESSAGE_BYTES or bounds.size(message) > bounds.MAX_MESSAGE_BYTES:
         found.append("message")
     if len(json.dumps(causes)) > bounds.MAX_CAUSES_BYTES or len(json.dumps(status)) > STATUS:
         found.append("status")

@@ -13,7 +13,7 @@ from podfit.evaluation import bounds
 from podfit.evaluation.denial import warnings
 from podfit.evaluation.lint import GradedFinding, Report, lint
 from podfit.evaluation.policy import Layer, Match, Policy, Subject, builtin, load, of_layers
-from podfit.evaluation.policy.layer import SaidOfRule, softer_mode
+from podfit.evaluation.policy.layer import RuleSettings, softer_mode
 from podfit.evaluation.policy.words import expiry_time
 from podfit.kube.selector import Requirement, Selector
 from podfit.kube.snapshot import Snapshot
@@ -151,7 +151,7 @@ def test_a_warning_says_that_an_annotation_does_not_count(pod: JSONDict) -> None
 
     (line,) = (one for one in warnings(report) if one.startswith("podfit unknown-flag"))
     assert line.endswith("; its annotation does not count: it gives no reason")
-    assert len(line) <= bounds.WARNING
+    assert len(line) <= bounds.MAX_WARNING_LENGTH
 
 
 def test_the_annotation_may_stand_on_the_pod_template(pod: JSONDict) -> None:
@@ -195,7 +195,7 @@ def test_a_namespace_that_is_not_known_never_hardens(pod: JSONDict) -> None:
     """A policy denies no object in a namespace of another team, whether or not it applies."""
     unpinned = doomed(pod)
     unpinned["spec"]["containers"][0]["image"] = "vllm/vllm-openai:latest"
-    harder = of_layers([Layer("prod", match=PROD, rules={"unpinned-image": SaidOfRule(mode="deny")})])
+    harder = of_layers([Layer("prod", match=PROD, rules={"unpinned-image": RuleSettings(mode="deny")})])
 
     assert of(lint(unpinned, harder, Facts()), "unpinned-image").mode == "warn"
     assert of(lint(unpinned, harder, labelled({"env": "prod"})), "unpinned-image").mode == "deny"
@@ -212,7 +212,7 @@ LAYERS = st.builds(
     order=st.integers(0, 3),
     match=st.sampled_from([Match(), PROD, Match(kinds=("Pod",)), Match(namespaces=("c*",))]),
     rules=st.dictionaries(
-        st.sampled_from(["unpinned-image", "shm-missing"]), st.builds(SaidOfRule, mode=st.sampled_from(MODES))
+        st.sampled_from(["unpinned-image", "shm-missing"]), st.builds(RuleSettings, mode=st.sampled_from(MODES))
     ),
     at_most=st.sampled_from([None, *MODES[:3]]),
     owned_pods=st.sampled_from([None, "warn", "deny"]),

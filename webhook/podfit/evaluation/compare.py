@@ -91,21 +91,26 @@ class ContainerComparison:
         if self.before is None or self.after is None:
             return "removed" if self.after is None else "added"
         _release, *other_facts = self.facts
-        changes = (
-            self.has_unread_release,
-            any(not value.same for value in (*other_facts, *self.settings, *self.defaults, *self.flags)),
-            any(not amount.same for amount in (*self.gpu, *self.host)),
-            self.appeared or self.gone,
-            self.lost_flags or self.gained_flags,
-            self.lost_variables or self.gained_variables,
+        values = (*other_facts, *self.settings, *self.defaults, *self.flags)
+        amounts = (*self.gpu, *self.host)
+        has_changed = (
+            self.has_unread_release
+            or not all(value.same for value in values)
+            or not all(amount.same for amount in amounts)
+            or any((self.appeared, self.gone, self.lost_flags, self.gained_flags))
+            or any((self.lost_variables, self.gained_variables))
         )
-        return "changed" if any(changes) else "unchanged"
+        return "changed" if has_changed else "unchanged"
 
     @property
     def has_unread_release(self) -> bool:
-        """The release changes, and podfit has not read the sources of both; False if a side has no container."""
-        releases = [side.engine.release for side in (self.before, self.after) if side]
-        return len({*releases}) > 1 and not all(release and is_read(release) for release in releases)
+        """True if the release changes, and podfit has not read the sources of both; False if a side has no
+        container."""
+        if self.before is None or self.after is None:
+            return False
+        releases = {self.before.engine.release, self.after.engine.release}
+        has_changed = len(releases) > 1
+        return has_changed and not all(release is not None and is_read(release) for release in releases)
 
     @cached_property
     def facts(self) -> tuple[Difference, ...]:
@@ -121,17 +126,21 @@ class ContainerComparison:
     def settings(self) -> tuple[Difference, ...]:
         """The settings of the ledgers that differ, as each release derives them, without the arguments in `flags`.
         Empty if a side has none (`settings_of`)."""
-        before, after = (settings_of(side.engine) if side else {} for side in (self.before, self.after))
+        before = settings_of(self.before.engine) if self.before else {}
+        after = settings_of(self.after.engine) if self.after else {}
+        if not before or not after:
+            return ()
         flag_names = {difference.name for difference in self.flags}
-        names = (name for name in {**before, **after} if name not in flag_names)
-        differences = (Difference(name, before.get(name), after.get(name)) for name in names)
-        return tuple(difference for difference in differences if not difference.same) if before and after else ()
+        names = [name for name in {**before, **after} if name not in flag_names]
+        differences = [Difference(name, before.get(name), after.get(name)) for name in names]
+        return tuple(difference for difference in differences if not difference.same)
 
     @cached_property
     def flags(self) -> tuple[Difference, ...]:
-        """The arguments of the command lines that differ."""
-        before, after = (_written_arguments(side.engine) if side else {} for side in (self.before, self.after))
-        names = sorted(name for name in {**before, **after} if not _same(before.get(name, ""), after.get(name, "")))
+        """The arguments of the command lines that differ, sorted by name; None is the value of an absent one."""
+        before = _written_arguments(self.before.engine) if self.before else {}
+        after = _written_arguments(self.after.engine) if self.after else {}
+        names = [name for name in sorted({**before, **after}) if not _same(before.get(name, ""), after.get(name, ""))]
         return tuple(Difference(self._masked(name), before.get(name), after.get(name), given=True) for name in names)
 
     def _masked(self, name: str) -> str:
@@ -147,11 +156,15 @@ class ContainerComparison:
         if self.before is None or self.after is None:
             return ()
         old, new = self.before.engine.args, self.after.engine.args
-        setting_names = {difference.name for difference in self.settings}
-        names = sorted(set(old.defaults) & set(new.defaults) - set(new.given) - set(old.given) - setting_names)
-        pairs = (Difference(name, old.defaults[name], new.defaults[name]) for name in names)
         given = {**old.given, **new.given}
-        return tuple(pair for pair in pairs if not pair.same and has_effect(pair.name, pair.before, pair.after, given))
+        setting_names = {difference.name for difference in self.settings}
+        names = old.defaults.keys() & new.defaults.keys() - given.keys() - setting_names
+        differences = [Difference(name, old.defaults[name], new.defaults[name]) for name in sorted(names)]
+        return tuple(
+            difference
+            for difference in differences
+            if not difference.same and has_effect(difference.name, difference.before, difference.after, given)
+        )
 
     @cached_property
     def new_flags(self) -> tuple[str, ...]:
@@ -170,12 +183,14 @@ class ContainerComparison:
     @cached_property
     def gained_flags(self) -> tuple[str, ...]:
         """Arguments on the command line that only the newer release knows, and keys of JSON arguments."""
-        return (*(name for name in self._written_names if name in self.new_flags), *self._keys_of_one(before=False))
+        names = [name for name in self._written_names if name in self.new_flags]
+        return (*names, *self._keys_of_one(before=False))
 
     @cached_property
     def lost_flags(self) -> tuple[str, ...]:
         """Arguments on the command line that only the older release knows, and keys of JSON arguments."""
-        return (*(name for name in self._written_names if name in self.dropped_flags), *self._keys_of_one(before=True))
+        names = [name for name in self._written_names if name in self.dropped_flags]
+        return (*names, *self._keys_of_one(before=True))
 
     @cached_property
     def lost_variables(self) -> tuple[str, ...]:
@@ -202,12 +217,14 @@ class ContainerComparison:
         )
 
     def _is_of_one(self, has: Callable[[Release | None], bool | None], *, before: bool) -> bool:
-        """Only the older (`before`), or only the newer release has something. False if it is unknown of one of them
-        (`has` returns None), or if a side has no container."""
+        """True if only the older (`before`), or only the newer release has something, as the function `has` says of
+        each. False if it is unknown of one of them (None), or if a side has no container."""
         if self.before is None or self.after is None:
             return False
-        has_old, has_new = has(self.before.engine.release), has(self.after.engine.release)
-        return (has_old, has_new) == (before, not before)
+        in_old, in_new = has(self.before.engine.release), has(self.after.engine.release)
+        if in_old is None or in_new is None:
+            return False
+        return in_old and not in_new if before else in_new and not in_old
 
     @property
     def _written_names(self) -> list[str]:
@@ -217,17 +234,20 @@ class ContainerComparison:
     @cached_property
     def gpu(self) -> tuple[EstimateChange, ...]:
         """The GPU's ledger, line by line; empty where neither side has one."""
-        ledgers = [side.engine.plan.gpu if side else None for side in (self.before, self.after)]
-        if not any(ledgers):
+        before = self.before.engine.plan.gpu if self.before else None
+        after = self.after.engine.plan.gpu if self.after else None
+        if not before and not after:
             return ()
         return tuple(
-            EstimateChange(name, *(ledger.amount(name) if ledger else None for ledger in ledgers)) for name in AMOUNTS
+            EstimateChange(name, before.amount(name) if before else None, after.amount(name) if after else None)
+            for name in AMOUNTS
         )
 
     @cached_property
     def host(self) -> tuple[EstimateChange, ...]:
-        """The host's ledger, line by line, its sums, and /dev/shm."""
-        before, after = (_host_lines(side.engine.plan) if side else {} for side in (self.before, self.after))
+        """The host's ledger, line by line, its sums, and /dev/shm; empty if neither side has one."""
+        before = _host_lines(self.before.engine.plan) if self.before else {}
+        after = _host_lines(self.after.engine.plan) if self.after else {}
         return tuple(EstimateChange(name, before.get(name), after.get(name)) for name in {**before, **after})
 
     @cached_property
@@ -248,7 +268,8 @@ class ContainerComparison:
         """Findings that only the newer side has, or that became a denial."""
         if self.after is None:
             return ()
-        known = {(finding.would, _identity(finding)) for finding in self.before.findings} if self.before else set()
+        before = self.before.findings if self.before else ()
+        known = {(finding.would, _identity(finding)) for finding in before}  # with the mode: it may be a denial now
         return tuple(finding for finding in self.after.findings if (finding.would, _identity(finding)) not in known)
 
     @cached_property
@@ -256,8 +277,9 @@ class ContainerComparison:
         """Findings that only the older side has."""
         if self.before is None:
             return ()
-        left = {_identity(finding) for finding in self.after.findings} if self.after else set()
-        return tuple(finding for finding in self.before.findings if _identity(finding) not in left)
+        after = self.after.findings if self.after else ()
+        remaining = {_identity(finding) for finding in after}
+        return tuple(finding for finding in self.before.findings if _identity(finding) not in remaining)
 
     @property
     def newly_denied(self) -> tuple[GradedFinding, ...]:
@@ -277,7 +299,8 @@ def compare(placed_objects: Sequence[Placed], new: Sequence[Placed]) -> list[Con
 
 def _difference(name: str, change: ContainerComparison, of: Any) -> Difference:
     """The values that the function `of` reads from the engines of both sides; None for a side without a container."""
-    before, after = (of(side.engine) if side else None for side in (change.before, change.after))
+    before = of(change.before.engine) if change.before else None
+    after = of(change.after.engine) if change.after else None
     return Difference(name, before, after)
 
 
@@ -300,11 +323,13 @@ def settings_of(engine: Engine) -> dict[str, Any]:
     resolved = release_plan.resolved
     if resolved is None:
         return {}
-    entries = {name: read(resolved) for name, read in _NOTABLE.items()}
-    entries["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
-    charged = "inside the budget" if cuda_graphs.charged(resolved.settings) else "outside the budget"
-    entries["cuda_graphs"] = "none" if resolved.settings.eager else charged
-    return entries
+    values = {name: read(resolved) for name, read in _NOTABLE.items()}
+    values["engine_generation"] = "V1" if resolved.settings.v1 else "V0"
+    if resolved.settings.eager:
+        values["cuda_graphs"] = "none"
+    else:
+        values["cuda_graphs"] = f"{'inside' if cuda_graphs.charged(resolved.settings) else 'outside'} the budget"
+    return values
 
 
 def _keys(value: object) -> list[str]:
@@ -340,7 +365,10 @@ def _host_lines(planned: MemoryPlan) -> dict[str, Estimate]:
 
 def _tokens(planned: MemoryPlan) -> int | None:
     """The likely number of tokens in the KV cache; None without a plan of it."""
-    return planned.gpu.kv_cache_tokens[1] if planned.gpu and planned.gpu.kv_cache_tokens else None
+    if planned.gpu is None or not planned.gpu.kv_cache_tokens:
+        return None
+    _, likely, _ = planned.gpu.kv_cache_tokens
+    return likely
 
 
 def _identity(finding: GradedFinding) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from podfit.base.lazy import regex
 from podfit.base.printable import one_line
@@ -64,12 +64,9 @@ def refusal_headline(report: Report) -> str:
 
     It names rules of the worst threat alone: one about practice (unknown-gpu) does not say why vLLM would not start.
     """
-    denied = [
-        (result.engine.container.name, finding)
-        for result in report.results
-        for finding in result.findings
-        if finding.mode == "deny"
-    ]
+    denied: list[tuple[str, Problem]] = []
+    for result in report.results:
+        denied += [(result.engine.container.name, finding) for finding in result.findings if finding.mode == "deny"]
     return _headline(denied, _whose(report))
 
 
@@ -87,18 +84,29 @@ class Problem(Protocol):
 
 def headline(problems: Sequence[tuple[str, Problem]], kind: str, name: str) -> str:
     """The first line of a denial, for `problems` of a scan (container and finding) and the object's kind and name."""
-    return _headline(problems, f"{_short(kind, 24)} {_short(name, 64)}")
+    return _headline(problems, f"{_short(kind, MAX_KIND_LENGTH)} {_short(name, MAX_NAME_LENGTH)}")
+
+
+MAX_KIND_LENGTH, MAX_NAME_LENGTH, MAX_CONTAINER_LENGTH = 24, 64, 24
+"""Characters of a kind, of "namespace/name" and of a container in a headline. A choice: with the threat, the number of
+problems and two rules, they fit into REFUSAL_HEADLINE_LENGTH."""
+MAX_OWNED_NAME_LENGTH, MAX_OWNER_KIND_LENGTH, MAX_OWNER_NAME_LENGTH = 32, 16, 24
+"""Characters of "namespace/name" of an object that a controller made, and of the controller's kind and name."""
+HEADLINE_RULES, HEADLINE_CONTAINERS = 2, 1
+"""Rules and containers that a headline names."""
 
 
 def _headline(problems: Sequence[tuple[str, Problem]], whose: str) -> str:
     """One line: the worst threat, the number of problems, rules, containers; without the rules if it is too long.
     `problems`: at least one, each with its container; `whose`: the object, for people."""
-    threat = next(threat for threat in THREATS if any(problem.threatens == threat for _, problem in problems))
-    containers = list(dict.fromkeys(f'"{_short(container, 24)}"' for container, _ in problems))
-    named = quoted_rules(*(problem for _, problem in problems if problem.threatens == threat))
-    rules = _few(named, 2, len(quoted_rules(*(problem for _, problem in problems))))
-    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, 1)} of {whose}"
-    start = f"{THREATS[threat]}: {many(len(problems), 'problem')}"
+    threats = {problem.threatens for _, problem in problems}
+    worst = next(threat for threat in THREATS if threat in threats)
+    containers = list(dict.fromkeys(f'"{_short(container, MAX_CONTAINER_LENGTH)}"' for container, _ in problems))
+    all_rules = quoted_rules(*(problem for _, problem in problems))
+    worst_rules = quoted_rules(*(problem for _, problem in problems if problem.threatens == worst))
+    rules = _few(worst_rules, HEADLINE_RULES, len(all_rules))
+    where = f"in container{'s' if len(containers) > 1 else ''} {_few(containers, HEADLINE_CONTAINERS)} of {whose}"
+    start = f"{THREATS[worst]}: {many(len(problems), 'problem')}"
     line = one_line(f"{start} ({rules}) {where}")
     return line if len(line) <= REFUSAL_HEADLINE_LENGTH else one_line(f"{start} {where}")
 
@@ -108,20 +116,22 @@ def _whose(report: Report) -> str:
     name is cut so that both fit into REFUSAL_HEADLINE_LENGTH with the problem."""
     kind, _, name = subject.describe_object(report.object).partition(" ")
     owner = controller_of(report.object)
-    own = f"{_short(kind, 24)} {_short(name, 64 if owner is None else 32)}"
+    short_kind = _short(kind, MAX_KIND_LENGTH)
     if owner is None:
-        return own
-    return f"{own} of {_short(str(owner.get('kind')), 16)} {_short(str(owner.get('name')), 24)}"
+        return f"{short_kind} {_short(name, MAX_NAME_LENGTH)}"
+    owner_kind = _short(str(owner.get("kind")), MAX_OWNER_KIND_LENGTH)
+    owner_name = _short(str(owner.get("name")), MAX_OWNER_NAME_LENGTH)
+    return f"{short_kind} {_short(name, MAX_OWNED_NAME_LENGTH)} of {owner_kind} {owner_name}"
 
 
 def _short(text: str, length: int) -> str:
-    """At most so many characters, the beginning and the end of longer ones."""
+    """The text if it has at most `length` characters; else its beginning, "…" and its end, with at most as many."""
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
 
 
 def _few(words: list[str], count: int, total: int | None = None) -> str:
-    """The first `count` words, and how many more there are of `total` (default: of all words)."""
+    """The first `count` words, separated by commas, and how many more there are of `total` (None: of all words)."""
     more = (len(words) if total is None else total) - len(words[:count])
     return ", ".join(words[:count]) + (f" and {more} more" if more > 0 else "")
 
@@ -137,7 +147,9 @@ def refusal(report: Report) -> str:
     The first line stands alone; the last one, what to do next, stays on screen after kubectl's dump of a patch.
     """
     denied = denials(report)
-    then = bounds.join_bounded([f"podfit explain {rule}" for rule in quoted_rules(*denied)], bounds.LAST, " · ")
+    then = bounds.join_bounded(
+        [f"podfit explain {rule}" for rule in quoted_rules(*denied)], bounds.MAX_LAST_LINE_BYTES, " · "
+    )
     return bounds.message(refusal_headline(report), map(block, denied), len(denied), f"next: {then}")
 
 
@@ -224,10 +236,14 @@ def wrapped(text: str, first: str, rest: str | None = None, width: int = WIDTH, 
 def _broken(text: str, first: str, rest: str, width: int) -> list[str]:
     """Return `wrapped` of a text with single spaces alone, as most are: textwrap takes fifteen times as long for it."""
     lines, indent, start = [], first, 0
-    unbroken = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
-    while start + (room := width - len(indent)) < len(text):
-        end = unbroken.rfind(" ", start, start + max(0, room + 1))
-        end = unbroken.find(" ", start) if end < 0 else end  # a single word is wider
+    breakable = _UNIT.sub("\N{NO-BREAK SPACE}", text) if len(first) + len(text) > width else text
+    while True:
+        room = width - len(indent)
+        if start + room >= len(text):  # the rest fits
+            break
+        end = breakable.rfind(" ", start, start + max(0, room + 1))  # the last space that still leaves the line narrow
+        if end < 0:
+            end = breakable.find(" ", start)  # a single word is wider
         if end < 0:
             break
         lines.append(indent + text[start:end])
@@ -239,18 +255,21 @@ def warnings(report: Report) -> list[str]:
     """The warnings of a decision: notes on what podfit has not read, one line per finding that warns, by importance,
     and one per rule that failed. Of the advice, which comes last, only the first SHOWN_ADVICE."""
     warned = sorted((finding for finding in report.findings if finding.mode == "warn"), key=importance)
-    serious = sum(finding.level != "advice" for finding in warned)
-    findings = warned[: serious + SHOWN_ADVICE]
-    lines = [warning(finding, _in_vain(finding)) for finding in findings]
-    if left := len(warned) - len(findings):
-        lines.append(bounds.warning(f"podfit: {more_advice(left)} (podfit check shows all with -v)"))
-    lines += [
-        bounds.warning(f"podfit: {error.rule} could not be checked ({error.error.partition(':')[0]}); allowed")
-        for error in report.errors
-    ]
-    notes = dict.fromkeys(newer_than_read(result.engine.release) for result in report.results)
-    first = [report.unread, *(notes if warned else ())]
-    return bounds.warnings([*(bounds.warning(f"podfit: {note}") for note in first if note), *lines])
+    serious = sum(finding.level != "advice" for finding in warned)  # they come first
+    printed = warned[: serious + SHOWN_ADVICE]
+    notes: list[str | None] = [report.unread]
+    if warned:
+        notes += dict.fromkeys(newer_than_read(result.engine.release) for result in report.results)
+    lines = [bounds.warning(f"podfit: {note}") for note in notes if note]
+    lines += [warning(finding, _in_vain(finding)) for finding in printed]
+    if len(printed) < len(warned):
+        lines.append(
+            bounds.warning(f"podfit: {more_advice(len(warned) - len(printed))} (podfit check shows all with -v)")
+        )
+    for error in report.errors:
+        type_name = error.error.partition(":")[0]
+        lines.append(bounds.warning(f"podfit: {error.rule} could not be checked ({type_name}); allowed"))
+    return bounds.warnings(lines)
 
 
 _THREAT_ORDER = {threat: number for number, threat in enumerate(THREATS)}
@@ -266,21 +285,41 @@ HEADINGS: Mapping[Heading, str] = {
 
 
 _SURE = {"certain": 0, "likely": 1, "possible": 2}
+"""Certainty of a finding → its rank in a list."""
 
 
-def weight(finding: GradedFinding) -> tuple[bool, int, int]:
-    """(not softened, threat, certainty): the order of warnings, the least first."""
-    return (not finding.is_softened, _THREAT_ORDER[finding.threatens], _SURE[finding.certainty])
+class Weight(NamedTuple):
+    """A key that sorts warnings, the most important first."""
+
+    is_not_softened: bool
+    """Softened ones would deny, so they come first."""
+    threat: int
+    """The index in THREATS."""
+    certainty: int
+    """0 for a certain finding, 1 for a likely, 2 for a possible one."""
 
 
-_Place = tuple[tuple[bool, int | str], ...]
+class Importance(NamedTuple):
+    """A key that sorts findings in a list for people, the most important first."""
+
+    heading: int
+    """The index in HEADINGS."""
+    is_not_about_memory: bool
+    weight: Weight
+    place: tuple[tuple[bool, int | str], ...]
+    """Its field, with indices before keys, which Python can't compare with each other."""
 
 
-def importance(finding: GradedFinding) -> tuple[int, bool, tuple[bool, int, int], _Place]:
+def weight(finding: GradedFinding) -> Weight:
+    """The weight of a finding, by which warnings are sorted."""
+    return Weight(not finding.is_softened, _THREAT_ORDER[finding.threatens], _SURE[finding.certainty])
+
+
+def importance(finding: GradedFinding) -> Importance:
     """The position of a finding in a list for people: by heading, memory before the rest, by weight, by path."""
     heading = list(HEADINGS).index(finding.heading)
     place = tuple((isinstance(part, str), part) for part in finding.field_path.parts)
-    return heading, finding.plane not in ("gpu", "host"), weight(finding), place
+    return Importance(heading, finding.plane not in ("gpu", "host"), weight(finding), place)
 
 
 SHOWN_ADVICE = 3
@@ -292,7 +331,7 @@ def more_advice(left: int) -> str:
     return f"and {left} {'piece' if left == 1 else 'pieces'} of advice"
 
 
-MAX_CHANGE_LENGTH = 96
+MAX_LEADING_CHANGE_LENGTH = 96
 """Characters of a warning up to which it begins with the change: some of the problem must be left."""
 
 
@@ -305,19 +344,19 @@ def warning(finding: GradedFinding, after: str = "") -> str:
         return placed
     if after or bounds.warning(line) == line:
         return bounds.warning(line, after)
-    suggestion = next(iter((*finding.sure_suggestions, *finding.probable_suggestions)), "")
-    changed = one_line(f"podfit {finding.rule}: change: {suggestion}")
-    if not suggestion or len(changed) > MAX_CHANGE_LENGTH:
+    suggestions = (*finding.sure_suggestions, *finding.probable_suggestions)
+    change = one_line(f"podfit {finding.rule}: change: {suggestions[0]}") if suggestions else ""
+    if not change or len(change) > MAX_LEADING_CHANGE_LENGTH:
         return bounds.warning(line)
-    return bounds.warning(one_line(f"{changed}: {finding.message}"))
+    return bounds.warning(one_line(f"{change}: {finding.message}"))
 
 
 def _in_vain(finding: GradedFinding) -> str:
     """A note that the author's annotation has no effect, and why; empty if the author has none for the rule."""
     for note in finding.notes:
         if note.startswith(f"annotation {IGNORE}"):
-            annotation_problem = note.partition(" ")[2].partition(" ")[2]  # "annotation NAME does not count: …"
-            return f"; its annotation {annotation_problem}"
+            _name, _, problem = note.removeprefix("annotation ").partition(" ")  # "NAME does not count: …"
+            return f"; its annotation {problem}"
     return ""
 
 

@@ -58,16 +58,19 @@ def pairs(placed_objects: Iterable[Placed], new: Iterable[Placed]) -> list[Pair]
     """Match the vLLM containers of both sides by kind, namespace, name and container, then by file.
 
     Those of the new side come first, in its order, then those that are gone."""
-    before, after = _sides_by_key(placed_objects), _sides_by_key(new)
-    before = _with_renamed_container(before, after)
-    many = {key for sides in (before, after) for key, same in sides.items() if len(same) > 1}
-    matched = [
-        Pair(*sides, key in many)
-        for key, new_sides in after.items()
-        for sides in _matched(before.get(key, []), new_sides)
-    ]
-    gone = [Pair(side, None, key in many) for key, sides in before.items() if key not in after for side in sides]
-    return sorted(matched, key=lambda pair: pair.after is None) + gone
+    after = _sides_by_key(new)
+    before = _with_renamed_container(_sides_by_key(placed_objects), after)
+    keys_of_many = {key for sides_by_key in (before, after) for key, sides in sides_by_key.items() if len(sides) > 1}
+    of_new_side: list[Pair] = []
+    gone: list[Pair] = []
+    for key, new_sides in after.items():
+        for old, side in _matched(before.get(key, []), new_sides):
+            pair = Pair(old, side, key in keys_of_many)
+            (gone if side is None else of_new_side).append(pair)
+    for key, old_sides in before.items():
+        if key not in after:
+            gone += [Pair(old, None, key in keys_of_many) for old in old_sides]
+    return of_new_side + gone
 
 
 def _sides_by_key(placed: Iterable[Placed]) -> dict[Key, list[Side]]:
@@ -97,12 +100,15 @@ def _with_renamed_container(
 def _matched(sides: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
     """Return the pairs of containers of one key: those of one file, then the others in their order. First every new
     side, with None if no old one is left; then (old side, None)."""
-    left = dict(enumerate(sides))
-    partners: dict[int, Side] = {}
-    for is_partner in (lambda side, other: side.file == other.file, lambda side, other: True):
-        for number, side in enumerate(new):
-            place = next((place for place, other in left.items() if is_partner(side, other)), None)
-            if number not in partners and place is not None:
-                partners[number] = left.pop(place)
-    matched: list[tuple[Side | None, Side | None]] = [(partners.get(number), side) for number, side in enumerate(new)]
-    return matched + [(side, None) for side in left.values()]
+    remaining = list(sides)
+    partners: dict[int, Side] = {}  # index in `new` → old side
+    for index, side in enumerate(new):
+        same_file = [other for other in remaining if other.file == side.file]
+        if same_file:
+            partners[index] = same_file[0]
+            remaining = [other for other in remaining if other is not same_file[0]]
+    for index in range(len(new)):
+        if index not in partners and remaining:
+            partners[index] = remaining.pop(0)
+    matched: list[tuple[Side | None, Side | None]] = [(partners.get(index), side) for index, side in enumerate(new)]
+    return matched + [(side, None) for side in remaining]

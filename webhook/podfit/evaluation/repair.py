@@ -15,6 +15,27 @@ from podfit.kube.workload import JSON
 from podfit.rules.rule import Place
 from podfit.vllm.facts import Facts
 
+Found = tuple[GradedFinding, Result]
+"""A finding, and the container that it is about."""
+
+
+class _Identity(NamedTuple):
+    """A finding, as it is recognized after other repairs."""
+
+    rule: str
+    container: str
+    place: str
+    """Its field; in a list, whose items move, its message instead."""
+
+
+class _Key(NamedTuple):
+    """A finding, as it is recognized after its own repair."""
+
+    rule: str
+    field: str
+    message: str
+    """All words of a script have one field, and an item that moves up in a list takes another's."""
+
 
 class Repaired(NamedTuple):
     """The result of repairing an object."""
@@ -61,55 +82,51 @@ def repair(
     `audited`: findings that are only audited are repaired, too. `namespace`: where the object goes if it names none.
     `accepted`: findings of `obj` that stay as they are. `rows`: the results of `lint` for `obj`, if they are known.
     """
-    items: list[GradedFinding] = []
+    repairs: list[GradedFinding] = []
     settled: list[list[GradedFinding]] = []
-    tried: set[tuple[str, str, str]] = set()
-    kept = {_finding_identity(*pair) for pair in accepted}
+    tried: set[_Key] = set()
+    kept = {_identity(result, finding) for result, finding in accepted}
     results = lint(obj, policy, facts, where=where, namespace=namespace).results if rows is None else rows
     rounds = _rounds(where, len(results))
     while True:
-        findings = [
-            (finding, result)
-            for result in results
-            for finding in result.findings
-            if _finding_identity(result, finding) not in kept
-        ]
+        all_findings = [(finding, result) for result in results for finding in result.findings]
+        findings = [(finding, result) for finding, result in all_findings if _identity(result, finding) not in kept]
+        left = [(finding, result) for finding, result in findings if _is_left(finding, rules)]
         repairable = [
             (finding, result)
             for finding, result in findings
             if _must_apply(finding, rules, audited=audited) and _key(finding) not in tried
         ]
         if not repairable or not rounds:
-            left = [finding for finding, _ in findings if _is_left(finding, rules)]
-            return Repaired(tuple(items), tuple(left), tuple(map(tuple, settled)))
+            return Repaired(tuple(repairs), tuple(finding for finding, _ in left), tuple(map(tuple, settled)))
         rounds -= 1
-        chosen = _apart(repairable)
+        chosen = _independent(repairable)
         tried |= {_key(finding) for finding in chosen}
         after, changed = edited(obj, [finding.finding.fix for finding in chosen])
         obj = with_parameters_of(obj, after)
-        done = [*compress(chosen, changed)]
-        items += done
+        repaired = [*compress(chosen, changed)]  # a fix may change nothing after another one
+        repairs += repaired
         results = lint(obj, policy, facts, where=where, namespace=namespace).results
-        advised = [(finding, result) for finding, result in findings if _is_left(finding, rules)]
-        settled += _settled(done, advised, results)
+        settled += _settled(repaired, left, results)
 
 
-_READINGS, _ROUNDS = 2048, 8
-"""Evaluations of containers for all repairs of an object, and the rounds that an object with many containers gets."""
-_IN_A_REVIEW = 256
+MAX_EVALUATIONS, MIN_ROUNDS = 2048, 8
+"""Evaluations of containers for all repairs of an object, and the rounds that an object with many containers gets. A
+choice: `podfit fix` ends within seconds."""
+MAX_EVALUATIONS_OF_REVIEW = 256
 """Evaluations in a review, which must end in time: each takes one to four milliseconds."""
 
 
 def _rounds(where: Place, containers: int) -> int:
     """The number of rounds of repairs, each of which evaluates all containers again."""
     if where == "admission":
-        return max(1, _IN_A_REVIEW // max(1, containers))
-    return max(_ROUNDS, _READINGS // max(1, containers))
+        return max(1, MAX_EVALUATIONS_OF_REVIEW // max(1, containers))
+    return max(MIN_ROUNDS, MAX_EVALUATIONS // max(1, containers))
 
 
-def _apart(pairs: Sequence[tuple[GradedFinding, Result]]) -> list[GradedFinding]:
+def _independent(pairs: Sequence[Found]) -> list[GradedFinding]:
     """The findings of one round: the first one, and the first of each other Pod template, if the fixes of all of them
-    are within their templates. `pairs` is not empty."""
+    are within their templates. Then none changes what another one computed. `pairs` is not empty."""
     first, result = pairs[0]
     chosen = {result.engine.workload.path: first}
     if _is_within(first, result):
@@ -120,7 +137,7 @@ def _apart(pairs: Sequence[tuple[GradedFinding, Result]]) -> list[GradedFinding]
 
 
 def _is_within(finding: GradedFinding, result: Result) -> bool:
-    """The fix changes nothing but the Pod template."""
+    """True if the fix changes nothing but the Pod template of the container."""
     parts = result.engine.workload.path.parts
     return all(edit.path.parts[: len(parts)] == parts for edit in finding.finding.fix)
 
@@ -138,43 +155,43 @@ def _is_left(finding: GradedFinding, rules: Collection[str]) -> bool:
 
 
 def _settled(
-    done: Sequence[GradedFinding], before: Sequence[tuple[GradedFinding, Result]], results: Iterable[Result]
+    done: Sequence[GradedFinding], before: Sequence[Found], results: Iterable[Result]
 ) -> list[list[GradedFinding]]:
-    """For each repair: findings of `before`, other than the repaired ones, that are not in `results` any more. If
-    several repairs may be the reason, the first one in the same Pod template counts. A finding is not gone if the same
-    rule now reports another one in its container."""
-    items = [(graded, result) for result in results for graded in result.findings if graded.is_reported]
-    known = {_finding_identity(result, graded) for graded, result in before}
-    now = {_finding_identity(result, graded) for graded, result in items}
-    fresh = Counter(
+    """For each repair of `done`: findings of `before`, other than the repaired ones, that are not in `results` any
+    more. If several repairs may be the reason, the first one in the same Pod template counts, or the first of all. A
+    finding is not gone if the same rule now reports another one in its container."""
+    after = [(graded, result) for result in results for graded in result.findings if graded.is_reported]
+    identities_before = {_identity(result, graded) for graded, result in before}
+    identities_after = {_identity(result, graded) for graded, result in after}
+    new = Counter(  # (rule, container) → number of findings that were not there before
         (graded.rule, result.engine.container.path)
-        for graded, result in items
-        if _finding_identity(result, graded) not in known
+        for graded, result in after
+        if _identity(result, graded) not in identities_before
     )
-    repaired = {id(graded) for graded in done}
-    rows: list[list[GradedFinding]] = [[] for _ in done]
+    repaired_ids = {id(graded) for graded in done}
+    settled: list[list[GradedFinding]] = [[] for _ in done]
     for finding, result in before:
-        if not done or id(finding) in repaired or _finding_identity(result, finding) in now:
+        if not done or id(finding) in repaired_ids or _identity(result, finding) in identities_after:
             continue
-        rule = finding.rule, result.engine.container.path
-        if fresh[rule]:  # it is still there, in other words
-            fresh[rule] -= 1
+        rule_and_container = finding.rule, result.engine.container.path
+        if new[rule_and_container]:  # it is still there, with another message or field
+            new[rule_and_container] -= 1
             continue
-        parts = result.engine.workload.path.parts
-        at = next((at for at, other in enumerate(done) if other.field_path.parts[: len(parts)] == parts), 0)
-        rows[at].append(finding)
-    return rows
+        template = result.engine.workload.path.parts
+        in_template = [
+            index for index, repair in enumerate(done) if repair.field_path.parts[: len(template)] == template
+        ]
+        settled[in_template[0] if in_template else 0].append(finding)
+    return settled
 
 
-def _finding_identity(result: Result, finding: GradedFinding) -> tuple[str, str, str]:
-    """(rule, container, field) of a finding, the same after other repairs; in a list, whose items move, with its
-    message instead of the field."""
+def _identity(result: Result, finding: GradedFinding) -> _Identity:
+    """The identity of a finding, the same after other repairs."""
     path = finding.field_path
-    in_list = bool(path.parts) and isinstance(path.parts[-1], int)
-    return finding.rule, result.engine.container.name, finding.message if in_list else str(path)
+    is_in_list = bool(path.parts) and isinstance(path.parts[-1], int)
+    return _Identity(finding.rule, result.engine.container.name, finding.message if is_in_list else str(path))
 
 
-def _key(finding: GradedFinding) -> tuple[str, str, str]:
-    """(rule, field, message) of a finding."""
-    # The message too: all words of a script have one path, and what moves up in a list takes another's.
-    return finding.rule, str(finding.field_path), finding.message
+def _key(finding: GradedFinding) -> _Key:
+    """The key of a finding: one with the same key after its repair survived it."""
+    return _Key(finding.rule, str(finding.field_path), finding.message)

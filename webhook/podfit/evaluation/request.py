@@ -29,6 +29,9 @@ _RESOURCES = {
 """Kubernetes' own workloads, resource → kind, each with its API group. A custom resource's plural is its author's
 choice, so nothing is known about it."""
 _KINDS = {kind: resource for resource, kind in _RESOURCES.items()}
+"""Kind → resource, of the same."""
+MAX_QUOTE_LENGTH = 80
+"""Characters of a value that a message quotes. A choice: the message stays one line."""
 
 
 class BadReview(ValueError):  # noqa: N818 - the name that other packages and the documentation use
@@ -146,9 +149,12 @@ def _check_kinds_agree(request: Request, version: str, resource: Mapping[str, An
             )
     if request.subresource:
         return  # deployments/scale carries a Scale
-    named = (_string_field(resource, "group", "resource.group", optional=True), request.resource)
-    kind = (request.group, request.kind)  # if neither of the two is Kubernetes' own, nothing is known
-    if _RESOURCES.get(named, kind) != kind or _KINDS.get(kind, named) != named:
+    group_resource = (_string_field(resource, "group", "resource.group", optional=True), request.resource)
+    group_kind = (request.group, request.kind)
+    # If neither of the two is Kubernetes' own, nothing is known, and they agree.
+    expected_kind = _RESOURCES.get(group_resource, group_kind)
+    expected_resource = _KINDS.get(group_kind, group_resource)
+    if expected_kind != group_kind or expected_resource != group_resource:
         _refuse(f"request.kind {_quote(request.kind)} is not the kind of request.resource {_quote(request.resource)}")
 
 
@@ -173,6 +179,7 @@ def _decode_json(body: bytes) -> dict[str, Any]:
 
 
 def _not_a_number(word: str) -> NoReturn:
+    """Raise BadReview for NaN or an infinity, which Python's decoder would take."""
     raise BadReview(f"the body is not JSON: {word} is not a JSON number")
 
 
@@ -218,7 +225,7 @@ def _quote(value: object) -> str:
     if value is None:
         return "missing"
     quoted = json.dumps(FORMS.masked(value)) if isinstance(value, str) else f"a JSON {_type(value)}"
-    return quoted if len(quoted) <= 80 else f"{quoted[:79]}…"
+    return quoted if len(quoted) <= MAX_QUOTE_LENGTH else f"{quoted[: MAX_QUOTE_LENGTH - 1]}…"
 
 
 def _type(value: object) -> str:

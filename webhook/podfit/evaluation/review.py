@@ -37,7 +37,11 @@ Outcome = Literal["allowed", "denied", "patched", "skipped", "failed", "late"]
 podfit, allowed; late: podfit was too slow, allowed."""
 
 _LINT = "next: podfit policy lint FILE says the same before anything is applied; docs/policies.md has every field"
+"""The last line of a denial of a Policy."""
 _MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a mirror Pod, by which a kubelet shows a static Pod."""
+MAX_POLICY_NAME_LENGTH = 64
+"""Characters of a Policy's name in the first line of its denial. A choice: the line stays short."""
 
 
 class FoundRule(NamedTuple):
@@ -126,12 +130,13 @@ def _annotations(
         unlimited[finding.rule] = harder_mode(finding.would, unlimited.get(finding.rule, "ignore"))
     limited = {rule: f"{modes[rule]}({would})" for rule, would in unlimited.items() if would != modes[rule]}
     lists: dict[str, Mapping[str, str]] = {"rules": modes, "exempted": dict(exempted), "would-rules": limited}
-    entries = {
-        key: bounds.join_bounded([f"{rule}={words[rule]}" for rule in sorted(words)])
-        for key, words in lists.items()
-        if words
-    }
-    return {**entries, "would": "denied"} if _would_deny(outcome, rules) else entries
+    annotations: dict[str, str] = {}
+    for key, word_of_rule in lists.items():
+        if word_of_rule:
+            annotations[key] = bounds.join_bounded([f"{rule}={word_of_rule[rule]}" for rule in sorted(word_of_rule)])
+    if _would_deny(outcome, rules):
+        annotations["would"] = "denied"
+    return annotations
 
 
 def validate(request: Request, policy: Policy, facts: Facts) -> dict[str, Any]:
@@ -152,7 +157,9 @@ def decide(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> 
             return _of_policy(request) if webhook == "validate" else Decision(request, "skipped")
         if _is_allowed_at_once(webhook, request, policy, facts):
             return Decision(request, "skipped")
-        return (_validate if webhook == "validate" else _mutate)(request, policy, facts)
+        if webhook == "validate":
+            return _validate(request, policy, facts)
+        return _mutate(request, policy, facts)
     except Exception as error:
         return failed(request, error)
 
@@ -205,16 +212,16 @@ def _of_policy(request: Request) -> Decision:
         return Decision(request, "skipped")
     if (request.object.get("metadata") or {}).get("deletionTimestamp"):
         return Decision(request, "skipped")
-    wrong = document.check(request.object)
-    if not wrong:
+    problems = document.check(request.object)
+    if not problems:
         return Decision(request, "allowed")
     secrets = Secrets.of(request.object)
-    first = f"{denial.many(len(wrong), 'problem')} in Policy {shortened(one_line(request.name or '(no name)'), 64)}"
-    problems = [(one_line(str(path)), secrets.line(message)) for path, message in wrong]
-    lines = (f"{path or 'policy'}: {line}" for path, line in problems)
-    message = bounds.message(first, lines, len(problems), _LINT)
-    causes = bounds.causes([bounds.Cause("FieldValueInvalid", path, line) for path, line in problems])
-    return Decision(request, "denied", status=_forbidden(message, causes))
+    causes = [bounds.Cause("FieldValueInvalid", one_line(str(path)), secrets.line(text)) for path, text in problems]
+    name = shortened(one_line(request.name or "(no name)"), MAX_POLICY_NAME_LENGTH)
+    first = f"{denial.many(len(causes), 'problem')} in Policy {name}"
+    lines = (f"{cause.field or 'policy'}: {cause.text}" for cause in causes)
+    message = bounds.message(first, lines, len(causes), _LINT)
+    return Decision(request, "denied", status=_forbidden(message, bounds.causes(causes)))
 
 
 def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
@@ -223,29 +230,34 @@ def _mutate(request: Request, policy: Policy, facts: Facts) -> Decision:
     report = lint(request.object or {}, policy, facts, where="admission", namespace=request.namespace)
     if not report.results and not report.errors:
         return Decision(request, "skipped")  # no vLLM in it
-    # All that a second call would repair is repaired now: API servers call again where others changed the object.
-    repaired = (
-        repair(report.object, policy, facts, where="admission", namespace=request.namespace, rows=report.results)
-        if report.edits
-        else None
-    )
-    operations = json_patch(report.object, repaired.edits) if repaired else []
-    outcome: Outcome = "patched" if operations else "allowed"
     rules = _rules_and_modes(report.findings)
+    outcome: Outcome = "allowed"
+    warnings: tuple[str, ...] = ()
+    patch: str | None = None
+    if report.edits:
+        # All that a second call would repair is repaired now: API servers call again where others changed the object.
+        repaired = repair(
+            report.object, policy, facts, where="admission", namespace=request.namespace, rows=report.results
+        )
+        operations = json_patch(report.object, repaired.edits)
+        if operations:
+            outcome = "patched"
+            warnings = _repair_warnings(repaired)
+            patch = base64.b64encode(json.dumps(operations).encode()).decode()
     return Decision(
         request,
         outcome,
         rules,
         report.errors,
-        warnings=_repaired(repaired) if repaired and operations else (),
-        patch=base64.b64encode(json.dumps(operations).encode()).decode() if operations else None,
+        warnings=warnings,
+        patch=patch,
         annotations=_annotations(outcome, rules),
         versions=_versions(policy, facts),
     )
 
 
-def _repaired(repaired: Repaired) -> tuple[str, ...]:
-    """A warning for each repair."""
+def _repair_warnings(repaired: Repaired) -> tuple[str, ...]:
+    """A warning for each repair, within the bounds of an answer."""
     return tuple(bounds.warnings([denial.warning(finding, "; repaired") for finding in repaired.repairs]))
 
 
@@ -256,8 +268,12 @@ def _rules_and_modes(findings: Iterable[GradedFinding]) -> tuple[FoundRule, ...]
 
 def _shadowed(shadow: Shadow) -> Shadowed:
     """The part of a shadow policy's decision that the metrics count."""
-    outcome: Literal["denied", "would_deny", "allowed"] = "would_deny" if shadow.would_deny else "allowed"
-    return Shadowed(shadow.policy, "denied" if shadow.denied else outcome, _rules_and_modes(shadow.findings))
+    outcome: Literal["denied", "would_deny", "allowed"] = "allowed"
+    if shadow.denied:
+        outcome = "denied"
+    elif shadow.would_deny:
+        outcome = "would_deny"
+    return Shadowed(shadow.policy, outcome, _rules_and_modes(shadow.findings))
 
 
 def _is_allowed_at_once(webhook: Webhook, request: Request, policy: Policy, facts: Facts) -> bool:

@@ -10,7 +10,7 @@ from podfit.kube.workload import JSON
 
 PROBE_POD = "podfit-doctor"
 """The name of the faulty Pod that `podfit doctor` sends as a dry run."""
-LONGEST = 253
+MAX_NAME_LENGTH = 253
 """Characters of a name: the most that Kubernetes allows, which a file need not keep to."""
 
 
@@ -24,12 +24,14 @@ def describe_object(obj: JSON) -> str:
 
 
 def printable_name(name: object) -> str:
-    """A name of an object or of a part of it, whatever a file has in its place."""
-    return shortened(one_line(str(name)), LONGEST)
+    """A name of an object or of a part of it as one line of at most MAX_NAME_LENGTH characters, whatever value a file
+    has in its place."""
+    return shortened(one_line(str(name)), MAX_NAME_LENGTH)
 
 
 def object_reference(obj: JSON) -> dict[str, Any]:
-    """The object's apiVersion, kind, namespace and name, as JSON; None if it has none."""
+    """The object's apiVersion, kind, namespace and name (or generateName), as JSON; None as the value of an absent
+    one."""
     metadata = mapping(obj.get("metadata"))
     return {
         "apiVersion": obj.get("apiVersion"),

@@ -30,20 +30,23 @@ def is_proved(
     if not changes:
         return False
     try:
-        after, done = edited(obj, [changes])
+        after, changed = edited(obj, [changes])
     except ValueError:
         return False
     path = result.engine.container.path
     results = lint(after, policy, facts, where="check").results
-    now = next((candidate for candidate in results if candidate.engine.container.path == path), None)
-    if now is None or not all(done):
+    result_after = next((candidate for candidate in results if candidate.engine.container.path == path), None)
+    if result_after is None or not all(changed):
         return False
-    before = {(graded.rule, graded.finding.message) for graded in result.findings}
-    reported = [graded for graded in now.findings if graded.is_reported]
-    place = (finding.rule, str(finding.field_path))
-    is_left = any((graded.rule, str(graded.field_path)) == place for graded in reported)
-    new = [graded for graded in reported if (graded.rule, graded.finding.message) not in before]
-    return not is_left and all(graded.level == "advice" for graded in new)
+    messages_before = {(graded.rule, graded.finding.message) for graded in result.findings}
+    for graded in result_after.findings:
+        if not graded.is_reported:
+            continue
+        is_same = graded.rule == finding.rule and str(graded.field_path) == str(finding.field_path)
+        is_new = (graded.rule, graded.finding.message) not in messages_before
+        if is_same or (is_new and graded.level != "advice"):
+            return False
+    return True
 
 
 def proved_edits(

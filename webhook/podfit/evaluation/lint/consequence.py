@@ -94,12 +94,11 @@ class Doubt:
 
     def is_limit(self, consequence: Consequence) -> bool:
         """Return whether the doubt would lower the consequence if it applied."""
-        return (
-            STRENGTH[self.mode_at_most] < STRENGTH[consequence.mode]
-            or (self.exempts is not None and consequence.exempted is None)
-            or LEVEL_STRENGTH[self.level_at_most] < LEVEL_STRENGTH[consequence.level_at_most]
-            or (self.stops_repair and consequence.applies)
-        )
+        lowers_mode = STRENGTH[self.mode_at_most] < STRENGTH[consequence.mode]
+        lowers_level = LEVEL_STRENGTH[self.level_at_most] < LEVEL_STRENGTH[consequence.level_at_most]
+        stops_repair = self.stops_repair and consequence.applies
+        exempts = self.exempts is not None and consequence.exempted is None
+        return lowers_mode or lowers_level or stops_repair or exempts
 
     def lower(self, consequence: Consequence, reason: str) -> Consequence:
         """Return the consequence with the limits of the doubt."""
@@ -115,9 +114,12 @@ class Doubt:
 
 
 def initial(finding: Finding, context: Context) -> Consequence:
-    """Return the consequence of the finding's rule under the policy, before any doubt."""
+    """Return the consequence of the finding's rule under the policy, before any doubt. Advice of a rule that warns is
+    only audited."""
     mode = context.setting.mode
-    return Consequence(mode="audit" if mode == "warn" and finding.advice else mode, applies=context.applies(finding))
+    if mode == "warn" and finding.advice:
+        mode = "audit"
+    return Consequence(mode=mode, applies=context.applies(finding))
 
 
 def soften(

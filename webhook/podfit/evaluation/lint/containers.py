@@ -141,14 +141,16 @@ class _Reader:
 
 
 def _work(engine: Engine) -> int:
-    """Return the work on a container with vLLM, with the servers that start after the first has failed."""
-    is_known = engine.release is not None
-    of_unknown = REJECTED_VALUES if engine.args.errors else UNKNOWN_RELEASE
-    per_word = WORK_PER_WORD * (1 if is_known else of_unknown)
-    layers = engine.model.value.described_layers - FREE_LAYERS if engine.model is not None else 0
-    planned = max(0, layers) // LAYERS_PER_WORK * (1 if is_known else UNKNOWN_GENERATION)
+    """Return the work on a container with vLLM, in units of MAX_WORK_PER_OBJECT, with the servers that start after the
+    first has failed."""
+    per_word, generations = WORK_PER_WORD, 1
+    if engine.release is None:
+        per_word *= REJECTED_VALUES if engine.args.errors else UNKNOWN_RELEASE
+        generations = UNKNOWN_GENERATION
+    layers = engine.model.value.described_layers if engine.model is not None else 0
+    of_layers = max(0, layers - FREE_LAYERS) // LAYERS_PER_WORK * generations
     commands = (engine.command, *engine.command.then)
-    return planned + sum([MIN_WORK_PER_ENGINE + per_word * len(command.words) for command in commands])
+    return of_layers + sum([MIN_WORK_PER_ENGINE + per_word * len(command.words) for command in commands])
 
 
 def _needs_device(container: Container) -> bool:

@@ -22,8 +22,9 @@ def not_certain(finding: Finding, engine: Engine, context: Context) -> str | Non
     """Only a failure that happens each time is denied."""
     if finding.certainty == "certain":
         return None
-    uncertain = finding.uncertain or context.rule.never_denies
-    return f"{finding.certainty}, not certain{f': {uncertain}' if uncertain else ''}"
+    why = finding.uncertain or context.rule.never_denies
+    text = f"{finding.certainty}, not certain"
+    return f"{text}: {why}" if why else text
 
 
 def placeholder(finding: Finding, engine: Engine, context: Context) -> str | None:
@@ -95,9 +96,11 @@ def command_guessed(finding: Finding, engine: Engine, __: Context) -> str | None
 
 def arguments_unseen(finding: Finding, engine: Engine, context: Context) -> str | None:
     """Another argument may change what the seen ones do."""
-    if context.rule.forbids or not (engine.args.open or not engine.command.complete):
+    has_unseen = bool(engine.args.open) or not engine.command.complete
+    if context.rule.forbids or not has_unseen:
         return None
-    return f"vLLM may get more arguments than can be seen here{f': {engine.args.open}' if engine.args.open else ''}"
+    text = "vLLM may get more arguments than can be seen here"
+    return f"{text}: {engine.args.open}" if engine.args.open else text
 
 
 def computation_doubtful(finding: Finding, engine: Engine, context: Context) -> str | None:
@@ -123,15 +126,19 @@ def fact_informs(finding: Finding, engine: Engine, context: Context) -> str | No
 
 
 def _basis(source: str) -> str:
-    """The source of a fact, and why it may be wrong, for people."""
-    kind, _, rest = source.partition(": ")
+    """The source of a fact, and why it may be wrong, for people.
+
+    `source`: "path: MODEL, from PLACE" or "name: TEXT" for a model that was recognized by its path or its name. Else a
+    text for people, to which "; doubtful: REASON" may be added."""
+    kind, _, text = source.partition(": ")
     if kind == "path":
-        place = rest.rpartition(", from ")[2] if ", from " in rest else "the end of the model's path"
+        _, _, place = text.rpartition(", from ") if ", from " in text else ("", "", "the end of the model's path")
         return f"{place}, which may be any model's"
     if kind == "name":
-        return "the model's name, which may be wrong: " + rest
+        return f"the model's name, which may be wrong: {text}"
     if "; doubtful: " in source:
-        return f"a catalog entry that is in doubt: {source.partition('; doubtful: ')[2]}"
+        _, _, reason = source.partition("; doubtful: ")
+        return f"a catalog entry that is in doubt: {reason}"
     return f"{source}, which may be wrong"
 
 

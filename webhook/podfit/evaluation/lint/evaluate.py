@@ -181,9 +181,9 @@ class _Run:
     def findings(
         self, engine: Engine, errors: list[RuleError], most: int = MAX_FINDINGS_PER_OBJECT
     ) -> Sequence[GradedFinding]:
-        """Return the findings of all applicable rules in one container, at most `most` of each.
+        """Return the findings of all applicable rules in one container, at most `most` of each rule.
 
-        An exception in a rule becomes an error, not a failure."""
+        An exception in a rule is added to `errors`; the other rules are checked nevertheless."""
         applicable = self._applicable_rules(engine)
         errors += [RuleError.of(rule, error) for rule, error in applicable.wrong]
         findings: list[GradedFinding] = []
@@ -193,7 +193,8 @@ class _Run:
         for setting in settings:
             try:
                 reported = iter(check(setting.rule))
-                if (first := next(reported, None)) is None:  # as most rules
+                first = next(reported, None)
+                if first is None:  # as most rules: a context takes time
                     continue
                 context = self._context(setting)
                 findings += [_with_consequence(finding, engine, context) for finding in _bounded(first, reported, most)]
@@ -256,6 +257,7 @@ def _bounded(finding: Finding, others: Iterator[Finding], most: int) -> Sequence
 
 
 def _is_denied(findings: Sequence[GradedFinding]) -> bool:
+    """True if a finding is denied."""
     return any(finding.mode == "deny" for finding in findings)
 
 

@@ -18,7 +18,7 @@ from podfit.rules.engine import Engine
 from podfit.rules.rule import Certainty, Finding, Heading, Level, Mode
 from podfit.vllm.change import Change, Suggestion
 
-MAX_CHANGE_LENGTH = 4000
+MAX_SUGGESTION_LENGTH = 4000
 """Maximum characters of a suggestion, which can be a whole command."""
 PROBABLY = " (probably fits)"
 """The end of a suggestion that the planner's estimate supports, but not its minimum."""
@@ -104,12 +104,12 @@ class GradedFinding:
 
     @property
     def changes(self) -> Sequence[tuple[str, Change]]:
-        """The suggestions that a program can write, each with its text. One whose text contains a secret is left
-        out."""
+        """(text, change) of each suggestion that a program can write. One whose text contains a secret is left out."""
+        suggestions = (*self._suggestions, *self.unmasked.probable)  # in the order of `self.suggestions`
         return [
-            (text, change)
-            for text, change in zip(self.suggestions, (*self._suggestions, *self.unmasked.probable), strict=True)
-            if isinstance(change, Change) and not self.secrets.holds(change.text)
+            (text, suggestion)
+            for text, suggestion in zip(self.suggestions, suggestions, strict=True)
+            if isinstance(suggestion, Change) and not self.secrets.holds(suggestion.text)
         ]
 
     @cached_property
@@ -131,11 +131,13 @@ class GradedFinding:
 
     @property
     def _details(self) -> Sequence[str]:
+        """The rule's details, then why there is no fix, then the notes; not masked."""
         withheld = ("not repaired: the text contains a secret",) if self.withheld else ()
         return (*self.unmasked.details, *withheld, *self.unmasked_notes)
 
     @cached_property
     def _suggestions(self) -> Sequence[Suggestion]:
+        """The suggestions other than the probable ones, with the one that is computed only when it is needed."""
         finding = self.unmasked
         return finding.suggestions if finding.propose is None else (*finding.suggestions, finding.propose())
 
@@ -143,7 +145,7 @@ class GradedFinding:
         return printable(text, self.secrets)
 
     def _printable_change(self, suggestion: Suggestion) -> str:
-        return shortened(clean(self.secrets.masked(str(suggestion))), MAX_CHANGE_LENGTH)
+        return shortened(clean(self.secrets.masked(str(suggestion))), MAX_SUGGESTION_LENGTH)
 
     @property
     def is_softened(self) -> bool:
@@ -167,14 +169,15 @@ class GradedFinding:
 
     @property
     def level(self) -> Level:
-        """The level of the finding under the policy in force.
+        """The level of the finding under the policy in force, at most that which the doubts leave.
 
         `likely` means that by podfit's own numbers the container more probably fails (start, restart, eviction, denied
-        requests) than not. What may happen is advice."""
+        requests) than not. A failure that is only possible is advice."""
         if self.mode == "deny":
             return "denied"
         is_likely = self.threatens in ("start", "uptime") and self.certainty in ("certain", "likely")
-        return min("likely" if is_likely else "advice", self.consequence.level_at_most, key=LEVEL_STRENGTH.__getitem__)
+        level: Level = "likely" if is_likely else "advice"
+        return min(level, self.consequence.level_at_most, key=LEVEL_STRENGTH.__getitem__)
 
     @property
     def would(self) -> Mode:
@@ -184,11 +187,12 @@ class GradedFinding:
     @property
     def heading(self) -> Heading:
         """The heading under which reports show it."""
-        return "would_deny" if self.would == "deny" != self.mode else self.level
+        only_limit_allows = self.would == "deny" and self.mode != "deny"
+        return "would_deny" if only_limit_allows else self.level
 
     @property
     def is_reported(self) -> bool:
-        """It is reported without being asked for: it denies or warns, or would if the policy enforced."""
+        """True if it is reported without being asked for: it denies or warns, or would if the policy enforced."""
         return self.would in ("deny", "warn")
 
     @property

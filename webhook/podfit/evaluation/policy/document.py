@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from podfit.evaluation.policy import records, shape, traps
-from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyError, PolicyException, SaidOfRule
+from podfit.evaluation.policy.layer import KnownRelease, Layer, PolicyError, PolicyException, RuleSettings
 from podfit.evaluation.policy.match import Match
 from podfit.evaluation.policy.words import expiry_time, nearest
 from podfit.kube import manifest, quantity
@@ -281,11 +281,11 @@ def _layer(obj: Mapping[str, Any], place: Callable[[FieldPath], str]) -> Layer:
     )
 
 
-def _said_of_rule(rule_id: str, obj: Mapping[str, Any]) -> SaidOfRule:
+def _said_of_rule(rule_id: str, obj: Mapping[str, Any]) -> RuleSettings:
     """The values that a policy sets for a rule: mode, fix and parameters."""
     model = shape.rule_shape(rule_id).model_validate_json(json.dumps(obj))
     given = {name: records.plain(getattr(model, name)) for name in model.model_fields_set}
-    return SaidOfRule(given.pop("mode", None), given.pop("fix", None), given)
+    return RuleSettings(given.pop("mode", None), given.pop("fix", None), given)
 
 
 def _match_of(match_shape: shape.MatchShape) -> Match:

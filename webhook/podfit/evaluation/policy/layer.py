@@ -172,7 +172,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class SaidOfRule:
+class RuleSettings:
     """The values that a policy sets for one rule; None: not set."""
 
     mode: Mode | None = None
@@ -199,7 +199,7 @@ class Layer:
     match: Match = field(default_factory=Match)
     shadow: bool = False
     """Evaluated next to the others, and only counted."""
-    rules: Mapping[str, SaidOfRule] = field(default_factory=dict)
+    rules: Mapping[str, RuleSettings] = field(default_factory=dict)
     at_most: Mode | None = None
     owned_pods: OwnedPods | None = None
     mutate_workloads: bool | None = None

@@ -21,11 +21,14 @@ class RehearsedObject:
 
     object: JSON
     old: JSON | None = None
+    """The object before an update; None for a new one."""
     namespace: str | None = None
+    """The namespace of the review, if the object names none."""
 
     @classmethod
     def of(cls, obj: JSON) -> RehearsedObject:
-        """From an object, or from an AdmissionReview of one; raises review.BadReview where that is none."""
+        """The rehearsed object of an object, or of an AdmissionReview of one; raises review.BadReview if the latter is
+        not valid."""
         if obj.get("kind") != "AdmissionReview":
             return cls(obj)
         request = review.parse(json.dumps(obj).encode())
@@ -49,24 +52,22 @@ class RehearsedDecision:
         return self.report.denied
 
     def worst(self, rule: str) -> GradedFinding | None:
-        """The finding of a rule that has its hardest mode."""
-        return next(
-            (
-                finding
-                for finding in self.report.findings
-                if (finding.rule, finding.mode) == (rule, self.modes.get(rule))
-            ),
-            None,
-        )
+        """The first finding of a rule with its hardest mode; None if the rule found nothing."""
+        for finding in self.report.findings:
+            if finding.rule == rule and finding.mode == self.modes.get(rule):
+                return finding
+        return None
 
 
 def rehearse(obj: RehearsedObject, policy: Policy, facts: Facts) -> RehearsedDecision:
-    """Decide as the webhook would."""
+    """The decision that the webhook would make, with the rules whose fix it would apply: in Pods, and in workloads if
+    the policy has mutate.workloads."""
     report = lint(obj.object, policy, facts, where="admission", old=obj.old, namespace=obj.namespace)
     modes: dict[str, Mode] = {}
     for finding in report.findings:
         modes[finding.rule] = harder_mode(finding.mode, modes.get(finding.rule, "ignore"))
     terms = policy.of(Subject.of(obj.object, facts, obj.namespace))
-    patches = obj.object.get("kind") == "Pod" or terms.mutate_workloads
-    fixed = dict.fromkeys(graded.rule for graded in report.findings if graded.applies) if patches else ()
+    fixed: dict[str, None] = {}  # a set that keeps the order
+    if obj.object.get("kind") == "Pod" or terms.mutate_workloads:
+        fixed = dict.fromkeys(graded.rule for graded in report.findings if graded.applies)
     return RehearsedDecision(report, modes, tuple(fixed))

@@ -81,7 +81,8 @@ def run(
     read: Callable[[str], Mapping[str, Any]],
     facts_of_nodes: Callable[[str], Facts],
 ) -> Iterator[CaseOutcome]:
-    """Every case; `read` gives the object of a file that a case names, `facts_of_nodes` what a file says of nodes."""
+    """The outcome of every case. `read`: name of a file → its object; `facts_of_nodes`: name of a file → facts with the
+    nodes in it; both as a case names the file. A case that can't be run is an outcome with its error."""
     for index, case in enumerate(cases_shape.cases):
         line = document.line_of(FieldPath(("cases", index)))
         if (case.object is None) == (case.file is None):
@@ -99,24 +100,26 @@ def run(
 
 
 def _with_labels(facts: Facts, obj: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
-    """The facts with these labels of the object's namespace; `labels` None: unknown."""
+    """The facts with these labels of the object's namespace; unchanged if they are unknown (`labels` None)."""
     if labels is None:
         return facts
     metadata = obj.object.get("metadata")
-    named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    namespace = str(named or obj.namespace or "")
+    own_namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    namespace = str(own_namespace or obj.namespace or "")
     return replace(facts, cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
 
 
 def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:
-    """Each difference between what is expected and what the policy does, one line each."""
+    """Each difference between the expected decision and the policy's, one line each. Unless the case expects a denial,
+    a rule that it does not name must not deny."""
     for rule, expected_mode in expected.rules.items():
-        got = verdict.modes.get(rule, "none")
-        if got != expected_mode:
-            yield f"{rule}: expected {expected_mode}, got {got}{_finding_of_rule(verdict, rule)}"
-    denying = [rule for rule, mode in verdict.modes.items() if mode == "deny" and rule not in expected.rules]
-    for rule in () if expected.denied else denying:
-        yield f"{rule}: expected nothing, got deny{_finding_of_rule(verdict, rule)}"
+        mode = verdict.modes.get(rule, "none")
+        if mode != expected_mode:
+            yield f"{rule}: expected {expected_mode}, got {mode}{_finding_of_rule(verdict, rule)}"
+    if not expected.denied:
+        for rule, rule_mode in verdict.modes.items():
+            if rule_mode == "deny" and rule not in expected.rules:
+                yield f"{rule}: expected nothing, got deny{_finding_of_rule(verdict, rule)}"
     if expected.denied is not None and expected.denied != verdict.denied:
         yield f"denied: expected {str(expected.denied).lower()}, got {str(verdict.denied).lower()}"
     if expected.patched is not None and set(expected.patched) != set(verdict.patched):

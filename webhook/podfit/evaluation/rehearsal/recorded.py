@@ -31,13 +31,15 @@ class ObjectChanges(NamedTuple):
 
 def changes(scan: Mapping[str, Any], policy: Policy, new: Policy) -> Iterator[ObjectChanges]:
     """Yield the changes of each object in a scan's JSON, also of one with none."""
-    held: dict[str, tuple[JSON, list[Mapping[str, Any]]]] = {}
+    objects: dict[str, JSON] = {}  # name for people → object
+    findings_of: dict[str, list[Mapping[str, Any]]] = {}  # name → the findings of all of its containers
     for row in map(mapping, as_list(scan.get("results"))):
         obj = _object(mapping(row.get("object")))
-        findings = [mapping(item) for item in as_list(row.get("findings"))]
-        held.setdefault(subject.describe_object(obj), (obj, []))[1].extend(findings)
-    for name, (obj, findings) in held.items():
-        before, after = _modes(obj, findings, policy), _modes(obj, findings, new)
+        name = subject.describe_object(obj)
+        objects.setdefault(name, obj)
+        findings_of.setdefault(name, []).extend(mapping(item) for item in as_list(row.get("findings")))
+    for name, obj in objects.items():
+        before, after = _modes(obj, findings_of[name], policy), _modes(obj, findings_of[name], new)
         otherwise = _is_denied(before) != _is_denied(after)
         namespace = str(mapping(obj["metadata"]).get("namespace") or "")
         yield ObjectChanges(namespace, name, otherwise, tuple(_changes(name, before, after)))
@@ -50,45 +52,54 @@ def _object(reference: Mapping[str, Any]) -> JSON:
             "metadata": metadata}  # fmt: skip
 
 
-_Modes = Mapping[str, tuple[Mode, str]]
-"""Rule → its hardest mode, and the message of that finding."""
+class _RuleMode(NamedTuple):
+    """The hardest mode of a rule about an object."""
+
+    mode: Mode
+    message: str
+    """Field and message of the finding with that mode."""
+
+
+_Modes = Mapping[str, _RuleMode]
+"""Rule → its hardest mode."""
 
 
 def _modes(obj: JSON, findings: Sequence[Mapping[str, Any]], policy: Policy) -> _Modes:
     """Rule → its hardest mode under a policy. A recorded finding that is uncertain or softened denies nothing; left
     out are accepted ones, and rules that this podfit does not have."""
     terms = policy.of(Subject.of(obj, Facts(), None))
-    entries: dict[str, tuple[Mode, str]] = {}
+    modes: dict[str, _RuleMode] = {}
     for finding in findings:
         rule = str(finding.get("rule"))
         if rule not in all_rules() or finding.get("accepted"):
             continue
         mode = terms.mode(rule)
-        if mode == "deny" and (
-            finding.get("certainty") != "certain" or finding.get("why") or all_rules()[rule].never_denies
-        ):
+        is_softened = finding.get("certainty") != "certain" or bool(finding.get("why"))
+        if mode == "deny" and (is_softened or all_rules()[rule].never_denies):
             mode = "warn"
-        before = entries.get(rule, ("ignore", ""))[0]
-        if rule not in entries or harder_mode(mode, before) != before:
-            entries[rule] = mode, shortened(clean(f"{finding.get('path')}: {finding.get('message')}"))
-    return entries
+        hardest = modes.get(rule)
+        if hardest is None or harder_mode(mode, hardest.mode) != hardest.mode:
+            message = shortened(clean(f"{finding.get('path')}: {finding.get('message')}"))
+            modes[rule] = _RuleMode(mode, message)
+    return modes
 
 
 def _is_denied(modes: _Modes) -> bool:
-    return any(mode == "deny" for mode, _ in modes.values())
+    """True if a rule denies the object."""
+    return any(rule_mode.mode == "deny" for rule_mode in modes.values())
 
 
 def _changes(name: str, modes: _Modes, after: _Modes) -> Iterator[RuleChange]:
     """The rules whose mode differs, by id. Both mappings have the same rules."""
     for rule in sorted(modes):
-        (old, message), (new, _) = modes[rule], after[rule]
-        if old != new:
+        old, new = modes[rule], after[rule]
+        if old.mode != new.mode:
             yield RuleChange(
-                what=kind_of_change(old, new),
+                what=kind_of_change(old.mode, new.mode),
                 where="scan",
                 object=name,
                 rule=rule,
-                before=old,
-                after=new,
-                message=message,
+                before=old.mode,
+                after=new.mode,
+                message=old.message,
             )

@@ -96,11 +96,16 @@ class Ref(NamedTuple):
     def of(cls, obj: JSON) -> Ref:
         """The reference to an object: apiVersion, kind, namespace, name and uid."""
         metadata = mapping(obj.get("metadata"))
-        items = (metadata.get(word) for word in ("namespace", "name", "uid"))
-        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), *(str(item or "") for item in items))
+        return cls(
+            api_version=str(obj.get("apiVersion") or ""),
+            kind=str(obj.get("kind") or ""),
+            namespace=str(metadata.get("namespace") or ""),
+            name=str(metadata.get("name") or ""),
+            uid=str(metadata.get("uid") or ""),
+        )
 
     def __str__(self) -> str:
-        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 class ScannedFinding(NamedTuple):
@@ -135,7 +140,8 @@ class ScannedFinding(NamedTuple):
     @property
     def heading(self) -> Heading:
         """The heading under which reports list it."""
-        return "would_deny" if self.would == "deny" != self.mode else self.level
+        only_limit_allows = self.would == "deny" and self.mode != "deny"
+        return "would_deny" if only_limit_allows else self.level
 
 
 class ScannedContainer(NamedTuple):
@@ -160,10 +166,12 @@ class ScannedContainer(NamedTuple):
 
     @property
     def state(self) -> State:
-        """The state by its findings, as if the policy enforced."""
+        """The state by the worst of its reported findings."""
         headings = {finding.heading for finding in self.findings if finding.is_reported}
-        if "denied" in headings or "would_deny" in headings:
-            return "denied" if "denied" in headings else "would_deny"
+        if "denied" in headings:
+            return "denied"
+        if "would_deny" in headings:
+            return "would_deny"
         return "warned" if headings else "clean"
 
 
@@ -292,6 +300,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._tops: dict[str, str] = {}
+        """uid of an object → the uid of the workload that it comes of, its own if it is one."""
         self._groups: dict[tuple[str, str], str] = {}
         """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
 
@@ -300,7 +309,8 @@ class Owners:
         none. Pods own what belongs to a LeaderWorkerSet, which is known by its label."""
         owners = mappings(mapping(obj.get("metadata")).get("ownerReferences"))
         for owner in owners:
-            if (top := self._tops.get(str(owner.get("uid")))) is not None:
+            top = self._tops.get(str(owner.get("uid")))
+            if top is not None:
                 return top
         if any(owner.get("kind") == "Pod" for owner in owners):
             return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
@@ -322,10 +332,10 @@ pkg/controllers/pod_controller.go), which is read later."""
 
 
 def _pod_group(obj: JSON) -> str:
-    """The name of the gang of Pods that the object belongs to, empty without one."""
-    spec = mapping(obj.get("spec"))
-    places = (mapping(obj.get("metadata")).get("labels"), mapping(spec.get("selector")).get("matchLabels"))
-    return next((str(value) for place in places if (value := mapping(place).get(_GROUP))), "")
+    """The name of the LeaderWorkerSet that the object comes of, by its labels or its selector; empty without one."""
+    labels = mapping(mapping(obj.get("metadata")).get("labels"))
+    selector = mapping(mapping(mapping(obj.get("spec")).get("selector")).get("matchLabels"))
+    return str(labels.get(_GROUP) or selector.get(_GROUP) or "")
 
 
 def retired(obj: JSON) -> bool:

@@ -21,7 +21,7 @@ COMPARED_LINES: tuple[tuple[Plane, str, Unit], ...] = (
 OPTIONAL_LOG_LINES = frozenset(line.id for line in LINES if not line.in_every_log)
 """Lines that not every release prints: that they are not there is not worth a word."""
 SLACK = 6 * MI
-"""Bytes that do not count: logs print hundredths of a GiB, DCGM MiB."""
+"""Bytes that do not count: logs print hundredths of a GiB (up to 5 MiB of rounding), DCGM MiB (1 MiB)."""
 
 
 class Used(NamedTuple):
@@ -97,15 +97,18 @@ def _drift_of_container(
         if f"{plane}/{line}" not in names:
             continue
         planned = row.tokens if line == TOKENS else row.planned.get(plane, {}).get(line)
-        uses = [
-            use for use in measured.get((row.object.uid, plane, line), ()) if use.container in (None, row.container)
-        ]
+        of_line = measured.get((row.object.uid, plane, line), ())
+        uses = [use for use in of_line if use.container in (None, row.container)]
         if not uses and (planned is None or line in OPTIONAL_LOG_LINES):
             continue  # neither side has a number, or not every release prints the line
-        worst = max(uses, key=lambda use: abs(use.value - planned.likely) if planned else use.value, default=None)
-        why = "no plan: what is missing is in its findings" if planned is None else "not measured"
-        if planned is not None and not is_up:
-            why = "no Pod of it is running"
+        likely = planned.likely if planned else 0  # without a plan, the largest measurement is the worst
+        worst = max(uses, key=lambda use: abs(use.value - likely), default=None)
+        if planned is None:
+            source = "no plan: what is missing is in its findings"
+        elif worst is not None:
+            source = worst.source
+        else:
+            source = "not measured" if is_up else "no Pod of it is running"
         yield Drift(
             object=row.object,
             container=row.container,
@@ -115,12 +118,18 @@ def _drift_of_container(
             planned=planned,
             used=worst.value if worst else None,
             pods=len({(use.namespace, use.pod) for use in uses}),
-            source=worst.source if worst and planned is not None else why,
+            source=source,
         )
 
 
+_STATE_ORDER: Mapping[State, int] = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}
+"""State → its rank in a list."""
+
+
 def _drift_order(drift: Drift) -> tuple[int, float, str, str]:
-    """(state, -difference, object, line): lines outside the plan first, the largest difference first."""
-    place = {"above": 0, "below": 0, "as-planned": 1, "unknown": 2}[drift.state]
-    off = float("inf") if drift.off is None and place == 0 else abs(drift.off or 0.0)  # where nothing was planned
-    return place, -off, str(drift.object), drift.line
+    """(state, -difference, object, line), by which lines are sorted: those outside the plan first, the largest relative
+    difference first. It is infinite if nothing was planned."""
+    rank = _STATE_ORDER[drift.state]
+    is_unplanned = drift.off is None and rank == 0
+    difference = float("inf") if is_unplanned else abs(drift.off or 0.0)
+    return rank, -difference, str(drift.object), drift.line

@@ -10,11 +10,11 @@ from podfit.kube.workload import JSON
 
 
 def is_ready(pod: JSON) -> bool:
-    """Return whether a Pod runs and serves."""
+    """True if a Pod is running and has the condition Ready."""
     status = mapping(pod.get("status"))
-    return status.get("phase") == "Running" and any(
-        item.get("type") == "Ready" and item.get("status") == "True" for item in mappings(status.get("conditions"))
-    )
+    conditions = mappings(status.get("conditions"))
+    has_ready = any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+    return status.get("phase") == "Running" and has_ready
 
 
 def starts(containers: Iterable[Any]) -> set[int]:
@@ -33,19 +33,16 @@ def runs_predictor(container: JSON, pod: JSON) -> bool:
     """True if a Pod of KServe's runs a predictor's present container. It has the image and all arguments that it
     sets, and the model of its storageUri if the Pod names one (KServe's storage initializer)."""
     spec = mapping(pod.get("spec"))
-    uri, image, own = container.get("storageUri"), container.get("image"), set(strings(container.get("args")))
+    uri, image, own_args = container.get("storageUri"), container.get("image"), set(strings(container.get("args")))
     annotations = mapping(mapping(pod.get("metadata")).get("annotations")).values()
-    loaded = {annotation for annotation in annotations if isinstance(annotation, str) and "://" in annotation}
-    loaded |= {
-        word
-        for pod_container in mappings(spec.get("initContainers"))
-        for word in strings(pod_container.get("args"))
-        if "://" in word
-    }
-    if uri and loaded and uri not in loaded:
+    texts = [annotation for annotation in annotations if isinstance(annotation, str)]
+    for init_container in mappings(spec.get("initContainers")):
+        texts += strings(init_container.get("args"))
+    loaded_uris = {text for text in texts if "://" in text}  # of the storage initializer
+    if uri and loaded_uris and uri not in loaded_uris:
         return False
-    return any(
-        own <= {*strings(pod_container.get("command")), *strings(pod_container.get("args"))}
-        and image in (None, pod_container.get("image"))
-        for pod_container in mappings(spec.get("containers"))
-    )
+    for pod_container in mappings(spec.get("containers")):
+        words = {*strings(pod_container.get("command")), *strings(pod_container.get("args"))}
+        if own_args <= words and image in (None, pod_container.get("image")):
+            return True
+    return False
