@@ -10,6 +10,8 @@ from typing import Any
 
 TABLES = ("gpus", "instances", "model_defaults", "models", "recipes", "releases")
 """All tables. `facts.json` has the month in which the newest entry of them was read."""
+VERSION_DIGITS = 12
+"""Hexadecimal digits of the version. A choice: as many as git prints for a commit of a large repository."""
 
 
 def _content(name: str) -> bytes:
@@ -22,7 +24,7 @@ def _content(name: str) -> bytes:
 
 @cache
 def load(name: str) -> Any:
-    """The table `name` ("gpus", "releases" …) as its JSON says; raises FileNotFoundError if there is none."""
+    """The value of the table `name` ("gpus", "releases" …); raises FileNotFoundError if there is none."""
     return json.loads(_content(name))
 
 
@@ -32,19 +34,23 @@ def rows(name: str) -> Mapping[str, str]:
 
     Parsing all of a megabyte to look one model up would be most of a command's time.
     """
-    lines = (line.partition('":') for line in _content(name).decode().split("\n") if line.startswith('"'))
-    return {key[1:]: row.strip().removesuffix(",") for key, _, row in lines}
+    table: dict[str, str] = {}
+    for line in _content(name).decode().split("\n"):
+        if line.startswith('"'):  # `"KEY": {…},`; the other lines are the braces around all rows
+            key, _, row = line.removeprefix('"').partition('":')
+            table[key] = row.strip().removesuffix(",")
+    return table
 
 
 @cache
 def version() -> str:
-    """A short hash of all tables."""
+    """The first VERSION_DIGITS hexadecimal digits of the SHA-256 of all tables: another one for other facts."""
     import hashlib  # here, because `podfit check` does not need the version
 
     digest = hashlib.sha256()
     for name in TABLES:
         digest.update(f"{name}.json\0".encode() + _content(name) + b"\0")
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()[:VERSION_DIGITS]
 
 
 def month() -> str:

@@ -47,15 +47,20 @@ _FORMS = (
         rf"\bprintf\s{{1,8}}-v\s{{1,8}}\w{{0,64}}(?i:key|token|secret|pass)\w{{0,16}}\s{{1,8}}(?:[\"']{{0,4}}%\S{{1,8}}\s{{1,8}})?[\"']?{_VALUE}",
     ),
 )
+"""(word, expression): a text without the word has no match. Group 1 of the expression is the password."""
 _search = cache(re.compile)
 """Most texts contain none of the words, so that a run of `podfit check` compiles few of the expressions."""
 
 
 def passwords(text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` …"""
+    """Yield (start, end) of passwords: `curl -u NAME:PASSWORD`, `mysql -pPASSWORD`, `docker login -p PASSWORD` … A
+    number is not one: it is rather a port or a user id (`-u 1000:1000`)."""
     for word, form in _FORMS:
-        if word in text:
-            yield from (match.span(1) for match in _search(form).finditer(text) if not match[1].isdecimal())
+        if word not in text:
+            continue
+        for match in _search(form).finditer(text):
+            if not match[1].isdecimal():
+                yield match.span(1)
 
 
 _SOURCE = regex(
@@ -65,10 +70,16 @@ _SOURCE = regex(
 )
 """A text that a command gets: `echo TEXT |`, `printf %s TEXT >`, `<<< TEXT`, the first line of a here-document."""
 _SUBSTITUTED = regex(r"([\w.-]{1,80})(?:\+?=|\s)[\"']?(?:\$\(|`)\s{0,8}(?:cat\s{0,8})?\Z")
+"""The beginning of a command substitution at the end of a text; group 1 is the variable or flag that gets its
+output."""
 _BEFORE = regex(r"[^;&|\n\0]{0,200}\Z")
+"""The beginning of the last command of a text."""
 _TO = regex(r"[^;&\n\0]{0,200}")
+"""The rest of a command and of its pipe."""
 _READS = regex(r"\b(?:read|mapfile|readarray)\s([^|<>]{1,200})")
+"""Commands that read into variables; group 1 has their names."""
 _WRITES = regex(r"(?:>{1,2}|\btee\s(?:-a\s)?)\s{0,8}[\"']?([^\s|<>\"']{1,200})")
+"""Redirections into a file; group 1 is its path."""
 _NEAR = 200
 """Maximum distance, in characters, of what announces a secret."""
 _HINT = regex("key|token|secret|pass|auth|cred|pw|pat|jwt|login|stdin", re.IGNORECASE)
@@ -77,30 +88,30 @@ _LOGS_IN = regex(r"\blogin\b|-stdin\b")
 
 def handed_on(text: str, is_secret_name: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of texts that a shell gives to a variable, a file or a login for secrets. `is_secret_name`:
-    whether a name is that of a secret."""
+    returns True if a name is that of a secret."""
     if "<<" not in text and "echo" not in text and "printf" not in text:  # as most texts
         return
     hints = [hit.start() for hit in _HINT.finditer(text)]
     for match in _SOURCE.finditer(text):
-        begin = match.start()
-        near = bisect_left(hints, begin - _NEAR)
-        if near == len(hints) or hints[near] > match.end() + _NEAR:
+        begin, end = match.span()
+        index = bisect_left(hints, begin - _NEAR)
+        if index == len(hints) or hints[index] > end + _NEAR:  # no hint is near
             continue
         before = text[max(0, begin - _NEAR) : begin]
-        substituted = _SUBSTITUTED.search(before)
+        substituted = _SUBSTITUTED.search(before)  # NAME=$(echo TEXT
         if substituted is not None and is_secret_name(substituted[1]):
             yield match.span(match.lastgroup or 0)
             continue
-        around = match["after"] or _line_after(text, match.end())
-        if text[begin] == "<":
+        command = match["after"] or _rest_of_command(text, end)
+        if text[begin] == "<":  # the command is before the text, too
             start = _BEFORE.search(before)
-            around = f"{start[0] if start else ''} {around}"
-        if _takes_secret(around, is_secret_name):
+            command = f"{start[0] if start else ''} {command}"
+        if _takes_secret(command, is_secret_name):
             yield match.span(match.lastgroup or 0)
 
 
-def _line_after(text: str, at: int) -> str:
-    """Return the rest of the command and of its pipe."""
+def _rest_of_command(text: str, at: int) -> str:
+    """Return the rest of the command and of its pipe from a place on."""
     rest = _TO.match(text, at)
     return rest[0] if rest else ""
 
@@ -109,7 +120,12 @@ def _takes_secret(command: str, is_secret_name: Callable[[str], bool]) -> bool:
     """Return whether the command reads its input into a variable, a file or a login for secrets."""
     if _LOGS_IN.search(command):
         return True
-    if any(is_secret_name(word) or word == "KEY" for match in _READS.finditer(command) for word in match[1].split()):
-        return True
-    files = (match[1].rpartition("/")[2] for match in _WRITES.finditer(command))
-    return any(is_secret_name(file.partition(".")[0] or file) for file in files)
+    for match in _READS.finditer(command):
+        if any(is_secret_name(variable) or variable == "KEY" for variable in match[1].split()):
+            return True
+    for match in _WRITES.finditer(command):
+        file = match[1].rpartition("/")[2]
+        stem = file.partition(".")[0]  # empty for a hidden file
+        if is_secret_name(stem or file):
+            return True
+    return False

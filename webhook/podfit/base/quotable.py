@@ -72,8 +72,9 @@ class Quotable:
 
     @cached_property
     def _hidden(self) -> frozenset[str]:
-        hidden = self.private - self.public - _COMMON
-        return frozenset([word for word in hidden if not self.public.issuperset(_PART.findall(word) or (word,))])
+        """The private words that are not public, and not made of public parts alone."""
+        candidates = self.private - self.public - _COMMON
+        return frozenset([word for word in candidates if not self.public.issuperset(_PART.findall(word) or (word,))])
 
     @cached_property
     def _sorted(self) -> tuple[list[str], list[str]]:
@@ -131,25 +132,30 @@ class Quotable:
                     yield start + part.start(), start + part.end()
 
     def _is_hidden(self, word: str, *, strict: bool = False) -> bool:
-        return canonical(word) in self._hidden and not _NUMBER.fullmatch(word) and (
-            strict or _ORDINARY.fullmatch(word) is None
-        )  # fmt: skip
+        """Return whether the word is a hidden one. Numbers are not, and ordinary words only if `strict`."""
+        if canonical(word) not in self._hidden or _NUMBER.fullmatch(word):
+            return False
+        return strict or _ORDINARY.fullmatch(word) is None
 
     def _is_cut(self, text: str, start: int, end: int) -> bool:
         """Return whether the word is the beginning or the end of a hidden one, which a long quotation leaves."""
         word = canonical(text[start:end])
         if len(word) < _SHORTEST or word in self.public:
             return False
-        beginnings, endings = self._sorted if "…" in (text[end : end + 1], text[start - 1 : start]) else ([], [])
-        if text[end : end + 1] == "…" and _begins(beginnings, word):
+        is_cut_after, is_cut_before = text[end : end + 1] == "…", text[start - 1 : start] == "…"
+        if not is_cut_after and not is_cut_before:  # sorting takes time
+            return False
+        words, reversed_words = self._sorted
+        if is_cut_after and _begins(words, word):
             return True
-        return text[start - 1 : start] == "…" and _begins(endings, word[::-1])
+        return is_cut_before and _begins(reversed_words, word[::-1])
 
     def spans_of_source(self, line: str) -> list[Span]:
         """Return the places of all words in a line of a file that may not be quoted; numbers may."""
         return [match.span() for match in _WORD.finditer(line) if not self._may_show(canonical(match[0]))]
 
     def _may_show(self, word: str) -> bool:
+        """Return whether a line of a file may quote the word: public, common, a number, or made of public parts."""
         if word in self.public or word in _COMMON or _QUANTITY.fullmatch(word):
             return True
         return not word.isalnum() and self.public.issuperset(_PART.findall(word))
@@ -157,7 +163,7 @@ class Quotable:
 
 def _quotations(text: str, start: int = 0, end: int | None = None, outer: str = "") -> Iterator[Span]:
     """Yield the places between quotation marks, also of others within; up to the end of the text if the closing mark
-    is cut off. `outer`: the marks around this part of the text."""
+    is cut off. `start`, `end`: the searched part of the text; None: to its end. `outer`: the marks around it."""
     end, at = len(text) if end is None else end, start
     while opening := _OPENING.search(text, at, end):
         mark = opening[0] if len(opening[0]) == 1 else _VALUE_END
@@ -174,5 +180,6 @@ def _quotations(text: str, start: int = 0, end: int | None = None, outer: str = 
 
 
 def _begins(words: list[str], beginning: str) -> bool:
+    """Return whether one of the sorted words begins so."""
     at = bisect_left(words, beginning)
     return at < len(words) and words[at].startswith(beginning)

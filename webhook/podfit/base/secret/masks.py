@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.lazy import cached_property
 from podfit.base.printable import one_line, shortened
@@ -26,6 +26,17 @@ WITHHELD = (
 _HEAD, _FAR, _TRIES = 12, 256, 16
 """For a secret of which a text shows only the beginning: characters that identify it, characters that are compared, and
 places that are tried."""
+
+
+class _Spelling(NamedTuple):
+    """One spelling of a secret."""
+
+    text: str
+    """In canonical form, as texts are compared."""
+    is_loose: bool
+    """True if it is masked inside other words, too."""
+    head: str
+    """Its first _HEAD characters, which most texts do not contain."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +88,21 @@ class Secrets:
         return tuple([_parts(place) for place in islice(places, MAX_SECRETS)])
 
     @cached_property
-    def _known(self) -> tuple[tuple[str, bool, str], ...]:
-        """The spellings of the secrets, longest first, each with whether it is masked inside other words, and its first
-        characters, which most texts do not contain."""
-        strong = {
-            canonical(spelling): is_loose(spelling)
-            for value in self.values or ()
-            if not is_weak(value)
-            for spelling in spellings(value)
-            if not is_weak(spelling) and is_secret(spelling)
-        }
-        longest_first = sorted(strong.items(), key=lambda item: -len(item[0]))
-        return tuple([(secret, loose, secret[:_HEAD]) for secret, loose in longest_first])
+    def _known(self) -> tuple[_Spelling, ...]:
+        """The spellings of the secrets, longest first, without weak ones."""
+        is_loose_of: dict[str, bool] = {}
+        for value in self.values or ():
+            if is_weak(value):
+                continue
+            for spelling in spellings(value):
+                if not is_weak(spelling) and is_secret(spelling):
+                    is_loose_of[canonical(spelling)] = is_loose(spelling)
+        longest_first = sorted(is_loose_of, key=len, reverse=True)
+        return tuple([_Spelling(text, is_loose_of[text], text[:_HEAD]) for text in longest_first])
 
     @cached_property
     def _weak(self) -> frozenset[str]:
+        """The secrets that are so short that they are masked only after a name."""
         return frozenset([value for value in self.values or () if is_weak(value)])
 
     def masked(self, text: str, *, quoted: bool = False, is_value: bool = False) -> str:
@@ -135,8 +146,9 @@ class Secrets:
             return {self.masked(str(key)): self.masked_value(item, str(key)) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.masked_value(item, name) for item in value]
-        hides = bool(name) and value is not None and not isinstance(value, bool) and is_secret_name(name)
-        if hides and is_secret(str(value)):
+        if value is None or isinstance(value, bool):
+            return value
+        if name and is_secret_name(name) and is_secret(str(value)):
             return "*" * len(str(value))
         return self.masked(value, is_value=True) if isinstance(value, str) else value
 
@@ -157,6 +169,7 @@ class Secrets:
         return self._has_secret(joined) and (len(texts) == 1 or any(map(self._has_secret, texts)))
 
     def _has_secret(self, text: str) -> bool:
+        """Return whether `masked` changes a text of a file."""
         return self.masked(text, quoted=True) != text
 
     def _spans(self, text: str) -> Iterator[Span]:
@@ -191,7 +204,10 @@ def _beginnings(text: str, secret: str) -> Iterator[Span]:
 
 def _common(text: str, other: str) -> int:
     """Return the length of the common prefix."""
-    return next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
+    for length, (character, other_character) in enumerate(zip(text, other, strict=False)):
+        if character != other_character:
+            return length
+    return min(len(text), len(other))
 
 
 def _parts(place: Place) -> tuple[str | int, ...]:
@@ -204,18 +220,20 @@ def _parts(place: Place) -> tuple[str | int, ...]:
 
 
 def _in_word(text: str, at: int) -> bool:
+    """Return whether a letter, a digit or a dash is at this place; False outside of the text."""
     return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "-")
 
 
 def _starred(text: str, spans: Iterable[Span]) -> str:
-    """The text with `*` for each character of these places."""
-    out, at = [], 0
+    """The text with `*` for each character of these places, which may overlap."""
+    parts: list[str] = []
+    done = 0  # characters of the text that are in `parts`
     for start, end in sorted(spans):
-        if end > at:
-            start = max(start, at)
-            out += [text[at:start], "*" * (end - start)]
-            at = end
-    return "".join([*out, text[at:]])
+        if end > done:
+            start = max(start, done)
+            parts += [text[done:start], "*" * (end - start)]
+            done = end
+    return "".join([*parts, text[done:]])
 
 
 def has_form(text: str) -> bool:

@@ -22,26 +22,29 @@ place does not grow with its depth."""
 _LISTS, _MAPPINGS, _NUMBERS = (list, tuple), (dict, Mapping), (int, float)
 _TREES = (dict, list, tuple, Mapping)
 """Mapping comes last: to ask an abstract class takes ten times as long."""
+SecretLeaf = tuple[Place, str]
+"""A scalar that is a secret because of its place, as a text. Its place is None if it is only a part of a value."""
 _Queue = list[tuple[Place, Any, bool]]
-"""Values to look at, each with its place and whether it is in a secret."""
+"""Values to look at: place, value, and True if all scalars in it are secrets. Plain tuples, since an object has
+thousands."""
 
 
 class TooLargeError(Exception):
     """More than MAX_VALUES values."""
 
 
-def leaves(trees: Iterable[Any], texts: list[str]) -> list[tuple[Place, str]]:
-    """Return the scalars that are secrets because of their place. Appends every text to `texts`.
+def leaves(trees: Iterable[Any], texts: list[str]) -> list[SecretLeaf]:
+    """Return the scalars of JSON values that are secrets because of their place. Appends every text to `texts`.
 
     Raises TooLargeError.
     """
-    secret_leaves: list[tuple[Place, str]] = []
+    secret_leaves: list[SecretLeaf] = []
     queue: _Queue = [(None, tree, False) for tree in trees]
-    left = MAX_VALUES
+    values_left = MAX_VALUES
     while queue:
         place, tree, secret = queue.pop()
-        left -= len(tree) if isinstance(tree, _TREES) else 1
-        if left < 0:
+        values_left -= len(tree) if isinstance(tree, _TREES) else 1
+        if values_left < 0:
             raise TooLargeError
         if isinstance(tree, _LISTS):
             _of_list(place, tree, secret, queue, texts, secret_leaves)
@@ -60,30 +63,36 @@ def _of_mapping(
     secret: bool,
     queue: _Queue,
     texts: list[str],
-    secret_leaves: list[tuple[Place, str]],
+    secret_leaves: list[SecretLeaf],
 ) -> None:
-    """Queue the values of a mapping. Append its texts to `texts`, and secrets with their places to `secret_leaves`."""
-    named = tree.get("name") or tree.get("key")
-    own: tuple[str, ...] = VALUE_KEYS if isinstance(named, str) and gives(named) else ()
-    held = ("data", "stringData") if tree.get("kind") == "Secret" else ()
-    own += held
+    """Append the texts of a mapping to `texts`, its secret scalars to `secret_leaves`, and its lists and mappings to
+    `queue`. `secret`: all scalars in it are secrets.
+
+    A value is a secret by its key (`apiKey: …`), or by the name next to it (`name: HF_TOKEN, value: …`). A mapping
+    below such a key is not, since its own keys say what its values are; but all values of a Secret's `data` are."""
+    name = tree.get("name") or tree.get("key")
+    named_keys: tuple[str, ...] = VALUE_KEYS if isinstance(name, str) and gives(name) else ()
+    data_keys = ("data", "stringData") if tree.get("kind") == "Secret" else ()
+    secret_keys = named_keys + data_keys
     for key, value in tree.items():
-        if type(value) is dict:
-            queue.append(((place, key), value, secret or key in held))
+        if type(value) is dict:  # first, since most values are
+            queue.append(((place, key), value, secret or key in data_keys))
             continue
-        hides = secret or key in own or (isinstance(key, str) and len(key) <= MAX_NAME_LENGTH and names_secret(key))
+        is_secret = (
+            secret or key in secret_keys or (isinstance(key, str) and len(key) <= MAX_NAME_LENGTH and names_secret(key))
+        )
         if isinstance(value, str):
             texts.append(value)
-            if hides:
+            if is_secret:
                 secret_leaves.append(((place, key), value))
         elif isinstance(value, _LISTS):
-            queue.append(((place, key), value, hides))
+            queue.append(((place, key), value, is_secret))
         elif isinstance(value, _NUMBERS):
-            if hides and not isinstance(value, bool):
+            if is_secret and not isinstance(value, bool):
                 secret_leaves.append(((place, key), str(value)))
         elif isinstance(value, Mapping):
-            queue.append(((place, key), value, secret or key in held))
-        elif hides and value is not None:
+            queue.append(((place, key), value, secret or key in data_keys))
+        elif is_secret and value is not None:  # a date, which YAML has
             secret_leaves.append(((place, key), str(value)))
 
 
@@ -93,33 +102,41 @@ def _of_list(
     secret: bool,
     queue: _Queue,
     texts: list[str],
-    secret_leaves: list[tuple[Place, str]],
+    secret_leaves: list[SecretLeaf],
 ) -> None:
-    """Find also the words of a command: the word after a flag, and the part after its `=`."""
-    follows = given = False
+    """Append the texts of a list to `texts`, its secret scalars to `secret_leaves`, and its lists and mappings to
+    `queue`. `secret`: all scalars in it are secrets.
+
+    The list may be the words of a command. Then the word after a secret's flag is one (`--api-key`, `KEY`), further
+    keys after it, and the part after `=` in `--api-key=KEY`."""
+    follows_flag = previous_is_secret = False
     for index, value in enumerate(tree):
         if not isinstance(value, str):
-            follows = given = False
+            follows_flag = previous_is_secret = False
             if isinstance(value, _TREES):
                 queue.append(((place, index), value, secret))
             elif secret and value is not None and not isinstance(value, bool):
                 secret_leaves.append(((place, index), str(value)))
             continue
         texts.append(value)
-        name, joined, rest = value.partition("=")
-        follows = follows and (value[:1] != "-" or (value[:2] != "--" and len(value) >= LOOSE))
-        given = secret or follows or (given and _KEY.fullmatch(value) is not None)
-        if given:
+        name, equals_sign, assigned = value.partition("=")
+        # A word with dashes is another flag, but a key may begin with one dash.
+        is_flag = value.startswith("--") or (value.startswith("-") and len(value) < LOOSE)
+        is_further_key = previous_is_secret and _KEY.fullmatch(value) is not None
+        previous_is_secret = secret or (follows_flag and not is_flag) or is_further_key
+        if previous_is_secret:
             secret_leaves.append(((place, index), value))
-        elif joined and gives(name) and not (_BLANK.search(name) or _is_line(name, rest)):
-            secret_leaves.append((None, rest))
-        follows = value[:1] in DASHES and not rest and gives(name) if value else False
+        elif equals_sign and gives(name) and not _BLANK.search(name) and not _is_line(name, assigned):
+            secret_leaves.append((None, assigned))
+        follows_flag = value != "" and value[0] in DASHES and not assigned and gives(name)
 
 
 _KEY = regex(r"(?=\D*\d)[A-Za-z0-9+=]{16,}")
 """One more key after the first (`--api-key KEY KEY`). The names of models have dashes, dots or slashes."""
 
 
-def _is_line(name: str, rest: str) -> bool:
-    """Return whether more of a command line follows the value."""
-    return (_ANOTHER if name[0] in DASHES else _BLANK).search(rest) is not None
+def _is_line(name: str, assigned: str) -> bool:
+    """Return whether more of a command line follows the value in `NAME=VALUE`: another flag after a flag's value, or
+    any white space after a variable's."""
+    pattern = _ANOTHER if name[0] in DASHES else _BLANK
+    return pattern.search(assigned) is not None

@@ -37,6 +37,7 @@ JSON Web Tokens, the paths of webhooks of Slack and Discord, and private keys.""
 _STEMS = ("key", "token", "secret", "pass", "pw", "cred", "auth", "bearer", "cookie", "salt", "_pat", "jwt")
 """Parts of names of secrets: every such name contains one."""
 DASHES = "-‐‑‒–—―−"
+"""Characters that begin a flag: the hyphen, and those that word processors put in its place."""
 _OF_A_NAME = f"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.{DASHES}"
 _REST = regex(r"[\w-]{0,80}")
 _PAIR = regex(r"[\\\"']*+\s*+,?+\s*+[\\\"']*+value[\\\"']*+\s*+[:=]\s*+")
@@ -99,57 +100,98 @@ def forms(text: str, *, with_prefix: bool = False) -> Iterator[Span]:
 def _passwords(text: str) -> Iterator[Span]:
     """Yield the password of `scheme://user:password@host`, or a token in place of the user. Yield the user, too, if it
     is an access key."""
-    for token in _URL.finditer(text):
-        at = token.start()
-        storage = _STORAGE.search(text, max(0, at - 8), at) is not None
-        for part in token[0].split("://")[1:]:
+    for url in _URL.finditer(text):
+        at = url.start()
+        is_storage = _STORAGE.search(text, max(0, at - 8), at) is not None  # its scheme, of at most 8 characters
+        for part in url[0].split("://")[1:]:  # a URL may have another one in it
             at += len("://")
-            authority, sign, _ = part.rpartition("@")
-            user, colon, password = authority.partition(":")
-            start, token_or_password = (at + len(user) + 1, password) if colon else (at, user)
-            alone = not colon and (len(user) < LOOSE or LIKE_WORDS.fullmatch(user))
-            plain = not any(mark in user for mark in "/?#")
-            if sign and plain and not alone and not _PORT.match(password) and is_secret(token_or_password):
-                yield start, start + len(token_or_password)
-                if colon and len(user) >= LOOSE and (storage or not LIKE_WORDS.fullmatch(user)) and is_secret(user):
-                    yield at, at + len(user)
+            yield from _password_of_url(part, at, is_storage=is_storage)
             at += len(part)
+
+
+def _password_of_url(part: str, at: int, *, is_storage: bool) -> Iterator[Span]:
+    """Yield the password or token in the part of a URL after `://`, and the user if it is an access key. `at`: the
+    place of the part in the text; `is_storage`: the user is that of an object storage, where it is one."""
+    authority, at_sign, _ = part.rpartition("@")
+    user, colon, password = authority.partition(":")
+    has_path_before = any(mark in user for mark in "/?#")  # the @ is not that of a user
+    if not at_sign or has_path_before or _PORT.match(password):
+        return
+    is_like_word = LIKE_WORDS.fullmatch(user) is not None
+    if not colon:  # a token, unless it is a user's name
+        if len(user) >= LOOSE and not is_like_word and is_secret(user):
+            yield at, at + len(user)
+        return
+    if not is_secret(password):
+        return
+    start = at + len(user) + len(":")
+    yield start, start + len(password)
+    if len(user) >= LOOSE and (is_storage or not is_like_word) and is_secret(user):
+        yield at, at + len(user)
 
 
 def named(text: str, *, joined: bool = False) -> Iterator[Span]:
     """Yield the values after names of secrets. `joined`: only values after `=`, for messages of podfit, in which a word
     after a name is prose."""
-    at = 0
-    for start, end in _places(lowered(text), _STEMS):
-        if start < at:
+    done = 0  # the end of the last name or value
+    for stem_start, stem_end in _places(lowered(text), _STEMS):
+        if stem_start < done:
             continue
-        head = text[max(at, start - MAX_NAME_LENGTH) : start]
-        begin = start - len(head) + len(head.rstrip(_OF_A_NAME))
-        rest = _REST.match(text, end)
-        at = end = rest.end() if rest else end
+        begin, end = _name_around(text, stem_start, stem_end, done)
+        done = end
         name = text[begin:end]
-        bearer = name.lower() == "bearer"
-        flag = name[0] in DASHES
-        if not (bearer or (gives(name) if flag else is_secret_name(name) or name == "KEY")):
+        if not _announces_secret(name):
             continue
-        separators = (_JOINED,) if joined else (_PAIR, _ASSIGNED, *((_SPACED,) if flag or bearer else ()))
-        between = next((match for separator in separators if (match := separator.match(text, end))), None)
-        if between is not None:
-            spaced = between.re.pattern == _SPACED.pattern
-            for span in _values(text, between.end()):
-                value = text[slice(*span)]
-                if value.startswith("${") and len(value) <= MAX_NAME_LENGTH:
-                    continue  # its default can be a secret
-                at = max(at, span[1])
-                if is_secret(value) and not (spaced and value.startswith("--")):
-                    yield span
+        between = _separator(text, end, name, joined=joined)
+        if between is None:
+            continue
+        is_spaced = between.re.pattern == _SPACED.pattern
+        for span in _values(text, between.end()):
+            value = text[slice(*span)]
+            if value.startswith("${") and len(value) <= MAX_NAME_LENGTH:
+                continue  # its default can be a secret
+            done = max(done, span[1])
+            is_next_flag = is_spaced and value.startswith("--")
+            if is_secret(value) and not is_next_flag:
+                yield span
     if not joined:
-        spans = (*passwords(text), *handed_on(text, is_secret_name))
-        yield from (span for span in spans if is_secret(text[slice(*span)]))
+        for span in (*passwords(text), *handed_on(text, is_secret_name)):
+            if is_secret(text[slice(*span)]):
+                yield span
+
+
+def _name_around(text: str, stem_start: int, stem_end: int, first: int) -> Span:
+    """Return the place of the name that has a stem at this place. It begins at `first` or later, and has at most
+    MAX_NAME_LENGTH characters before the stem."""
+    before = text[max(first, stem_start - MAX_NAME_LENGTH) : stem_start]
+    in_name = len(before) - len(before.rstrip(_OF_A_NAME))
+    rest = _REST.match(text, stem_end)
+    return stem_start - in_name, rest.end() if rest else stem_end
+
+
+def _announces_secret(name: str) -> bool:
+    """Return whether a value after this name is a secret: after a flag or a name of a secret, `KEY`, or `Bearer`."""
+    if name.lower() == "bearer":
+        return True
+    if name[0] in DASHES:
+        return gives(name)
+    return is_secret_name(name) or name == "KEY"
+
+
+def _separator(text: str, at: int, name: str, *, joined: bool) -> re.Match[str] | None:
+    """Return the match of the text between a name, which ends at `at`, and its value; None if it has no value. White
+    space separates only a flag or `Bearer` from it. `joined`: only `=` does."""
+    if joined:
+        return _JOINED.match(text, at)
+    between = _PAIR.match(text, at) or _ASSIGNED.match(text, at)
+    if between is None and (name[0] in DASHES or name.lower() == "bearer"):
+        between = _SPACED.match(text, at)
+    return between
 
 
 def _values(text: str, at: int) -> Iterator[Span]:
-    """Yield the value at this place, or the values of the list at this place."""
+    """Yield the place of the value at `at`, or those of the values of the list there, without quotation marks and the
+    scheme of an Authorization header. In a JSON object, only the value of a key such as `value` is one."""
     opened = _OPEN.match(text, at)
     assert opened is not None  # noqa: S101  it matches nothing, too
     at, mark, in_list = opened.end(), opened["quote"], bool(opened["list"])
@@ -201,23 +243,27 @@ def secrets_in(text: str) -> frozenset[str]:
     """Return the secrets in a text, by their names and by their form. `\\0` separates several texts."""
     if not text:
         return frozenset()
-    return frozenset([text[slice(*span)] for span in (*named(text), *forms(text, with_prefix=True), *_passed_on(text))])
+    spans = (*named(text), *forms(text, with_prefix=True), *_passed_on(text))
+    return frozenset([text[start:end] for start, end in spans])
 
 
 def _passed_on(text: str) -> Iterator[Span]:
     """Yield the values of variables that a script assigns to a variable for secrets: `A=hf_…; HF_TOKEN=$A`."""
     if "=$" not in text and '="$' not in text:
         return
-    sources = dict[str, str]()
-    for alias in islice(_ALIAS.finditer(text), MAX_SECRETS):
-        sources[alias[1]] = alias[2]
-    variables = set[str]()
-    for name in filter(is_secret_name, sources):
-        while (name := sources.get(name, "")) and name not in variables:
-            variables.add(name)
-    if variables:
-        for match in re.finditer(rf"\b(?:{'|'.join(variables)})=", text):
-            yield from (span for span in _values(text, match.end()) if is_secret(text[slice(*span)]))
+    source_of = {alias[1]: alias[2] for alias in islice(_ALIAS.finditer(text), MAX_SECRETS)}  # HF_TOKEN → A
+    variables = set[str]()  # from which a variable for secrets gets its value, also by way of others
+    for name in filter(is_secret_name, source_of):
+        source = source_of.get(name, "")
+        while source and source not in variables:
+            variables.add(source)
+            source = source_of.get(source, "")
+    if not variables:
+        return
+    for assignment in re.finditer(rf"\b(?:{'|'.join(variables)})=", text):
+        for span in _values(text, assignment.end()):
+            if is_secret(text[slice(*span)]):
+                yield span
 
 
 def is_sparse(text: str) -> bool:

@@ -32,14 +32,12 @@ LOOSE = 8
 
 
 def is_secret(value: str) -> bool:
-    """Return whether the value of a secret is one: not a placeholder, a path or a word such as "auto"."""
+    """Return whether a value in the place of a secret is one: not empty, a placeholder, a path or a word such as
+    "auto"."""
     text = value.strip()
-    return not (
-        not text
-        or text.lower() in _NONE
-        or PLACEHOLDER.fullmatch(text) is not None
-        or _PATH.fullmatch(text) is not None
-    )
+    if not text or text.lower() in _NONE:
+        return False
+    return PLACEHOLDER.fullmatch(text) is None and _PATH.fullmatch(text) is None
 
 
 def bare(value: str) -> str:
@@ -49,15 +47,18 @@ def bare(value: str) -> str:
 
 
 def is_weak(value: str) -> bool:
-    """Return whether the value is so short that it is masked only after the name of a secret."""
-    return len(value) < 3 or (len(value) < 4 and value.islower() and value.isalpha()) or (
-        value.isdecimal() and len(value) < _WEAK_DIGITS
-    )  # fmt: skip
+    """Return whether the value is so short that it is masked only after the name of a secret. That are two characters,
+    three lower-case letters, which may be a word, or a number of a few digits."""
+    if value.isdecimal():
+        return len(value) < _WEAK_DIGITS
+    return len(value) < 3 or (len(value) == 3 and value.islower() and value.isalpha())
 
 
 def lowered(text: str) -> str:
-    """Return `text` of the same length in lower case."""
-    return lower if len(lower := text.lower()) == len(text) else canonical(text).replace("-", "_")
+    """Return `text` of the same length in lower case. If a letter has another length in lower case (`İ`), only ASCII
+    letters are changed, and dashes become underscores, which the callers do not distinguish."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else canonical(text).replace("-", "_")
 
 
 def spellings(secret: str) -> Iterator[str]:
