@@ -96,13 +96,8 @@ class Ref(NamedTuple):
     def of(cls, obj: JSON) -> Ref:
         """The reference to an object: apiVersion, kind, namespace, name and uid."""
         metadata = mapping(obj.get("metadata"))
-        return cls(
-            api_version=str(obj.get("apiVersion") or ""),
-            kind=str(obj.get("kind") or ""),
-            namespace=str(metadata.get("namespace") or ""),
-            name=str(metadata.get("name") or ""),
-            uid=str(metadata.get("uid") or ""),
-        )
+        namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))
+        return cls(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""), namespace, name, uid)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
@@ -140,8 +135,7 @@ class ScannedFinding(NamedTuple):
     @property
     def heading(self) -> Heading:
         """The heading under which reports list it."""
-        only_limit_allows = self.would == "deny" and self.mode != "deny"
-        return "would_deny" if only_limit_allows else self.level
+        return "would_deny" if self.would == "deny" and self.mode != "deny" else self.level
 
 
 class ScannedContainer(NamedTuple):
@@ -168,10 +162,9 @@ class ScannedContainer(NamedTuple):
     def state(self) -> State:
         """The state by the worst of its reported findings."""
         headings = {finding.heading for finding in self.findings if finding.is_reported}
-        if "denied" in headings:
-            return "denied"
-        if "would_deny" in headings:
-            return "would_deny"
+        for state in ("denied", "would_deny"):  # the worst first
+            if state in headings:
+                return state
         return "warned" if headings else "clean"
 
 
@@ -220,8 +213,9 @@ class Scan:
         as far as what runs shows them. None where not all Pods were seen."""
         if ("", "Pod") not in self.kinds_read:
             return None
-        denied = (ref for ref, state in self.states.items() if state in ("denied", "would_deny"))
-        return [ref for ref in denied if ref.uid in self.ready]
+        return [
+            ref for ref, state in self.states.items() if state in ("denied", "would_deny") and ref.uid in self.ready
+        ]
 
     @property
     def states(self) -> dict[Ref, State]:
@@ -299,8 +293,7 @@ class Owners:
     """
 
     def __init__(self) -> None:
-        self._tops: dict[str, str] = {}
-        """uid of an object → the uid of the workload that it comes of, its own if it is one."""
+        self._tops: dict[str, str] = {}  # uid of an object → uid of the workload that it comes of, or is
         self._groups: dict[tuple[str, str], str] = {}
         """Namespace and name of a LeaderWorkerSet → the workload that it comes of."""
 
@@ -309,8 +302,7 @@ class Owners:
         none. Pods own what belongs to a LeaderWorkerSet, which is known by its label."""
         owners = mappings(mapping(obj.get("metadata")).get("ownerReferences"))
         for owner in owners:
-            top = self._tops.get(str(owner.get("uid")))
-            if top is not None:
+            if (top := self._tops.get(str(owner.get("uid")))) is not None:
                 return top
         if any(owner.get("kind") == "Pod" for owner in owners):
             return self._groups.get((Ref.of(obj).namespace, _pod_group(obj)))
