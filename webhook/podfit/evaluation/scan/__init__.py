@@ -162,9 +162,8 @@ class ScannedContainer(NamedTuple):
     def state(self) -> State:
         """The state by the worst of its reported findings."""
         headings = {finding.heading for finding in self.findings if finding.is_reported}
-        for state in ("denied", "would_deny"):  # the worst first
-            if state in headings:
-                return state
+        if "denied" in headings or "would_deny" in headings:
+            return "denied" if "denied" in headings else "would_deny"
         return "warned" if headings else "clean"
 
 
@@ -213,9 +212,8 @@ class Scan:
         as far as what runs shows them. None where not all Pods were seen."""
         if ("", "Pod") not in self.kinds_read:
             return None
-        return [
-            ref for ref, state in self.states.items() if state in ("denied", "would_deny") and ref.uid in self.ready
-        ]
+        denied = (ref for ref, state in self.states.items() if state in ("denied", "would_deny"))
+        return [ref for ref in denied if ref.uid in self.ready]
 
     @property
     def states(self) -> dict[Ref, State]:
