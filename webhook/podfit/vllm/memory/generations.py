@@ -53,25 +53,34 @@ def possible(model: Model, args: EngineArgs | None = None) -> tuple[Release, ...
 
 @lru_cache(256)
 def _possible(model: Model, staged: bool, accepting: tuple[Release, ...]) -> tuple[Release, ...]:
-    """`staged`: there are pipeline stages; `accepting`: the releases that know all flags, () if the flags are
-    unknown."""
+    """`possible`, cached. `staged`: there are pipeline stages; `accepting`: the releases that know all flags, () if the
+    flags are unknown."""
+    generations = _distinct(staged=staged, has_kinds_of_layers=len(set(model.layer_types)) > 1)
     since = SINCE.get(model.model_type or "", OLDEST)
     architecture = architectures.architecture_of(model)
     missing = architecture.missing if architecture else Release(0, 0)
-    alike = set() if staged else {OF_STAGES}
-    if len(set(model.layer_types)) < 2:
-        alike.add(OF_GROUPS)
-    apart = tuple(release for release in memory_generations() if release not in alike)
-    releases = tuple(release for release in apart if release >= since and release > missing) or (newest_read(),)
-    after = (OLDEST, *apart)
-    read = tuple(
-        release
-        for release in releases
-        if any(after[apart.index(release)] <= known <= _last(release) for known in accepting)
-    )
-    return read or releases
+    serving = [release for release in generations if release >= since and release > missing] or [newest_read()]
+    accepted = []
+    for release in serving:
+        index = generations.index(release)
+        previous = generations[index - 1] if index else OLDEST
+        if any(previous <= known <= _last(release) for known in accepting):
+            accepted.append(release)
+    return tuple(accepted or serving)
+
+
+def _distinct(*, staged: bool, has_kinds_of_layers: bool) -> list[Release]:
+    """The generations that count the memory of such an engine in different ways, oldest first. `has_kinds_of_layers`:
+    its layers are of more than one kind."""
+    like_the_next = set()
+    if not staged:
+        like_the_next.add(OF_STAGES)
+    if not has_kinds_of_layers:
+        like_the_next.add(OF_GROUPS)
+    return [release for release in memory_generations() if release not in like_the_next]
 
 
 def _last(generation: Release) -> Release:
-    """The last release that a generation represents: every patch of its minor; for the newest, all that follow."""
+    """The last release that a generation represents: every patch of its minor; for the newest, all that follow. Patch
+    99 and release 9.0 are above any that will be."""
     return Release(generation.major, generation.minor, 99, 99) if generation != newest_read() else Release(9, 0)

@@ -27,12 +27,18 @@ Layer = tuple[LayerTensors, ...]
 
 
 def least(variants: Sequence[Layer]) -> Layer:
-    """The tensors that a layer of any variant has at least, however they are cut and quantized."""
+    """The tensors that a layer of any variant has at least: for each cut and group, the least number of elements. Those
+    that a variant lacks are left out. `variants`: at least one."""
     totals = [Counter[tuple[Cut, Group]]() for _ in variants]
     for total, layer in zip(totals, variants, strict=True):
         for part in layer:
             total[part.cut, part.group] += part.elements
-    return tuple(LayerTensors(count, *part) for part in totals[0] if (count := min(total[part] for total in totals)))
+    tensors = []
+    for cut, group in totals[0]:
+        elements = min(total[cut, group] for total in totals)
+        if elements:
+            tensors.append(LayerTensors(elements, cut, group))
+    return tuple(tensors)
 
 
 def number(config: Mapping[str, Any], *keys: str) -> int | None:
@@ -50,42 +56,57 @@ def numbers(config: Mapping[str, Any], key: str) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list) and all(isinstance(item, int) for item in value) else ()
 
 
+LINEAR = -1
+"""In a `Block`: one linear layer replaces the attention or the MLP."""
+
+
 class Block(NamedTuple):
-    """One layer of a NAS model (`block_configs`): heads per group and MLP width, 0 for none, -1 for a linear layer."""
+    """One layer of a NAS model (`block_configs`)."""
 
     heads_in_group: int
+    """Query heads per key-value head; 0 without attention, or LINEAR."""
     width: int
+    """Width of the MLP; 0 without one, or LINEAR."""
 
 
 def block(model: Model, index: int) -> Block | None:
-    """One layer's block. The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33
-    models/nemotron_nas.py). None if config.json does not describe it."""
+    """The block of the layer with this index; None if config.json does not describe it.
+
+    The MLP is two thirds of `ffn_mult` × hidden size, rounded up to 256 (vLLM 0.33 models/nemotron_nas.py). A factor of
+    100 and more is taken for a mistake."""
     blocks = model.config.get("block_configs")
     block_config = blocks[index] if isinstance(blocks, list) and index < len(blocks) else None
     if not isinstance(block_config, Mapping):
         return None
     attention, ffn = mapping(block_config.get("attention")) or {}, mapping(block_config.get("ffn")) or {}
-    times = ffn.get("ffn_mult")
+    factor = ffn.get("ffn_mult")
     width = 0
-    if isinstance(times, int | float) and 0 < times < 100:
-        width = -(-int(2 * times * (model.hidden_size or 0) / 3) // 256) * 256
+    if isinstance(factor, int | float) and 0 < factor < 100:
+        width = -(-int(2 * factor * (model.hidden_size or 0) / 3) // 256) * 256
     heads = number(attention, "n_heads_in_group") or 0
-    return Block(-1 if attention.get("replace_with_linear") else heads, -1 if ffn.get("replace_with_linear") else width)
+    return Block(
+        heads_in_group=LINEAR if attention.get("replace_with_linear") else heads,
+        width=LINEAR if ffn.get("replace_with_linear") else width,
+    )
 
 
 def nas_layer(model: Model, hidden: int, block: Block) -> Layer | None:
-    """The tensors of one layer of a NAS model; None without the number or width of the heads."""
+    """The tensors of one layer of a NAS model (`block`), empty if it has neither attention nor MLP. None without the
+    number or width of the heads."""
     heads, width = model.num_attention_heads, model.head_dim
     if not heads or not width:
         return None
     items = []
     if block.heads_in_group > 0:
+        # queries and output; keys and values
         items.append(LayerTensors(2 * hidden * heads * width, "column", "attention"))
         items.append(LayerTensors(2 * hidden * heads // block.heads_in_group * width, "key-value", "attention"))
     if block.width > 0:
         items.append(LayerTensors(3 * hidden * block.width, "column", "mlp"))
-    linear = (block.heads_in_group, block.width).count(-1)
-    return (*items, LayerTensors(linear * hidden * hidden, "column", "mlp")) if linear else tuple(items)
+    linear_layers = (block.heads_in_group == LINEAR) + (block.width == LINEAR)
+    if linear_layers:
+        items.append(LayerTensors(linear_layers * hidden * hidden, "column", "mlp"))
+    return tuple(items)
 
 
 def latent_attention(model: Model, hidden: int) -> Layer | None:
@@ -105,9 +126,13 @@ def latent_attention(model: Model, hidden: int) -> Layer | None:
     if model.config.get("mla_use_output_gate") is True:  # Kimi-K3
         column += hidden * heads * values
     if model.index_head_dim:  # DeepSeek sparse attention's indexer
-        indexers = number(model.config, "index_n_heads") or 64
+        indexers = number(model.config, "index_n_heads") or USUAL_INDEXERS
         total += (model.q_lora_rank or hidden) * indexers * model.index_head_dim + hidden * model.index_head_dim
     return (LayerTensors(column, "column", "attention"), LayerTensors(total, "whole", "attention"))
+
+
+USUAL_INDEXERS = 64
+"""Heads of an indexer if config.json does not state them: those of DeepSeek-V3.2 and V4."""
 
 
 def grouped_output_attention(model: Model, hidden: int, compression: int) -> Layer:
@@ -128,7 +153,7 @@ def grouped_output_attention(model: Model, hidden: int, compression: int) -> Lay
         overlap = 2 if compression == 4 else 1
         plain += 2 * hidden * overlap * width
         if compression == 4 and model.index_head_dim:
-            indexers = number(config, "index_n_heads") or 64
+            indexers = number(config, "index_n_heads") or USUAL_INDEXERS
             total += queries * indexers * model.index_head_dim
             plain += hidden * indexers + 2 * hidden * overlap * model.index_head_dim
     tensors = (LayerTensors(column, "column", "attention"), LayerTensors(total, "whole", "attention"))
@@ -165,11 +190,12 @@ def _has_encoder(model: Model) -> bool:
 
 
 def encoder(model: Model, hidden: int) -> int:
-    """Parameters of the encoder of Whisper (with its convolutions and positions) or BART."""
+    """Parameters of the encoder of Whisper (with its convolutions and positions) or BART; 0 for other models."""
     if not _has_encoder(model):
         return 0
     config = model.config
     layers, inner = number(config, "encoder_layers") or 0, number(config, "encoder_ffn_dim") or 4 * hidden
     bins, positions = number(config, "num_mel_bins"), number(config, "max_source_positions") or 0
-    convolutions = (3 * bins + 3 * hidden) * hidden if bins else 0
-    return layers * (4 * hidden * hidden + 2 * hidden * inner) + convolutions + hidden * positions
+    convolutions = (3 * bins + 3 * hidden) * hidden if bins else 0  # two, over three frames each
+    attention, mlp = 4 * hidden * hidden, 2 * hidden * inner
+    return layers * (attention + mlp) + convolutions + hidden * positions

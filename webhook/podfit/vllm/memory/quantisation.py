@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.vllm.model import Model
@@ -30,9 +30,11 @@ class Scheme:
     bytes: float
     """Per element of a quantized linear layer, scales included."""
     experts_only: bool = False
+    """Only the routed experts are quantized."""
     head: bool = False
     """True if lm_head is quantized too (ModelOpt and GGUF; others leave it in the model's dtype)."""
     embedding: bool = False
+    """The embedding is quantized too (GGUF)."""
     kept: Mapping[str, float] | None = None
     """Group of tensors → share that stays in the model's dtype. None: the checkpoint does not say."""
     online: bool = False
@@ -46,7 +48,9 @@ class Scheme:
     """True if the checkpoint's config lists the unquantized layers; else those usual for checkpoints of its kind."""
 
     def share_kept(self, group: str) -> float:
-        """How much of a group (`parts.Group`, "vision") stays in the model's dtype."""
+        """The share of a group (`layer_tensors.Group`, or "vision") that stays in the model's dtype, 0 to 1.
+
+        If the checkpoint does not say, all of the vision tower and nothing else."""
         if group == "rest" or (self.experts_only and group != "experts"):
             return 1.0
         if self.kept is not None:
@@ -55,34 +59,48 @@ class Scheme:
 
 
 def scheme(model: Model, given: str | None) -> Scheme | None:
-    """The scheme that vLLM serves with: the checkpoint's own, else the one that `--quantization` applies."""
+    """The scheme that vLLM serves with: the checkpoint's own, else the one that `--quantization` (`given`) applies.
+    None for a model that is not quantized, and for a scheme that is not described."""
     return _scheme(model, given if given in METHODS else None)
 
 
 @lru_cache(256)
 def _scheme(model: Model, given: str | None) -> Scheme | None:
-    """The checkpoint's own scheme, or the one that `--quantization` applies while loading. None without a known
-    scheme."""
+    """`scheme`, cached. `given`: one of METHODS, or None."""
     config = model.quantization_config or _named(model)
-    if config:
-        stored = _stored(model, config, given)
-        if stored is None:
-            return None
-        # plain FP8 and bitsandbytes checkpoints quantize every linear layer except the head
-        usual = model.quantization_config is not None and stored.name in ("FP8", "bitsandbytes")
-        return replace(stored, is_stated=usual or _kept(model, config) is not None)
+    if not config:
+        return _applied(given)
+    stored = _stored(model, config, given)
+    if stored is None:
+        return None
+    # plain FP8 and bitsandbytes checkpoints quantize every linear layer except the head
+    usual = model.quantization_config is not None and stored.name in ("FP8", "bitsandbytes")
+    return replace(stored, is_stated=usual or _kept(model, config) is not None)
+
+
+MXFP4_BYTES, MXFP8_BYTES, NVFP4_BYTES = 0.5 + 1 / 32, 1 + 1 / 32, 0.5 + 1 / 16
+"""Bytes per element: 4 or 8 bits, and an 8-bit scale per 32 elements, or per 16 (NVFP4)."""
+BNB_BYTES, BNB_BYTES_TWICE = 0.5 + 4 / 64, 0.5 + 1 / 64
+"""Bytes per element of bitsandbytes in 4 bits: a float32 scale per 64 elements, or an 8-bit one if the scales are
+quantized, too (`bnb_4bit_use_double_quant`)."""
+USUAL_GROUP = 128
+"""Elements per scale of integers if the config does not state them: the usual number in AWQ and GPTQ checkpoints."""
+
+
+def _applied(given: str | None) -> Scheme | None:
+    """The scheme that `--quantization` applies to a checkpoint in 16 bits, mostly while it loads. None without one."""
     if given in ONLINE_FP8:
         return Scheme("online fp8", 1.0, kept={"vision": 1.0}, online=True, streamed=STREAMED.get(given))
     if given in ONLINE_INT8:
         return Scheme(given, 1.0, experts_only=True, kept=None, online=True)
     if given == "nvfp4_per_token":
-        return Scheme(given, 0.5 + 1 / 16, experts_only=True, kept=None, online=True)
+        return Scheme(given, NVFP4_BYTES, experts_only=True, kept=None, online=True)
     if given in ONLINE_BNB:
-        return Scheme("online bitsandbytes", 0.5 + 4 / 64, kept={"vision": 1.0}, online=True)
+        return Scheme("online bitsandbytes", BNB_BYTES, kept={"vision": 1.0}, online=True)
     if given == "mxfp8":
-        return Scheme("online mxfp8", 1 + 1 / 32, kept={"vision": 1.0}, online=True)
+        return Scheme("online mxfp8", MXFP8_BYTES, kept={"vision": 1.0}, online=True)
     if given in FOUR_BITS:
-        return Scheme(given, _integer(4, 128, zero_points=given.startswith("awq")))
+        return Scheme(given, _integer(4, USUAL_GROUP, zero_points=given.startswith("awq")))
     if given in CONFIGURED:
         return Scheme(given, 1.0)
     return None
@@ -127,74 +145,120 @@ _NAMED = (
 )
 
 
+BYTES_IN_16_BITS = 1.7
+"""Bytes per parameter from which on a checkpoint is taken for one in 16 bits (chosen: 16 bits are 2 bytes, 8 bits with
+their scales little more than 1)."""
+
+
 def _named(model: Model) -> Mapping[str, Any] | None:
     """The quantization config from the id, if config.json has none: a row of a library's table may lack the key, which
-    halves a checkpoint's size. Counted bytes overrule a name ("…-unquantized", a file in 16 bits)."""
+    halves a checkpoint's size. None if the name says nothing of it.
+
+    Counted bytes overrule a name ("…-unquantized", a file in 16 bits)."""
     name = model.id.rpartition("/")[2]
     if "unquantized" in name.lower():
         return None
-    entries = next((config for pattern, config in _NAMED if pattern.search(name)), None)
-    if entries and model.weights_bytes and model.parameters and model.weights_bytes > 1.7 * model.parameters:
+    if model.weights_bytes and model.parameters and model.weights_bytes > BYTES_IN_16_BITS * model.parameters:
         return None
-    return entries
+    for pattern, config in _NAMED:
+        if pattern.search(name):
+            return config
+    return None
 
 
-def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
-    """The scheme that a checkpoint's quantization config describes; None if unknown."""
+class _Description(NamedTuple):
+    """The parts of a checkpoint's quantization config from which its scheme follows."""
+
+    config: Mapping[str, Any]
+    """The config, with that of ModelOpt's hf_quant_config.json merged over it."""
+    method: str
+    """`quant_method`, else `quant_algo`, in lower case with dashes; "" if there is neither."""
+    hint: str
+    """Words that name the scheme, in upper case: of the id, of compressed-tensors' format, of ModelOpt's algorithm."""
+    bits: int | None
+    """Bits per element of a quantized weight."""
+    group: int | None
+    """Elements per scale."""
+    is_float: bool
+    """The weights are floating-point numbers, by compressed-tensors' config groups."""
+    experts_only: bool
+    """Only the routed experts are quantized."""
+
+
+def _described(config: Mapping[str, Any]) -> _Description:
+    """The parts of a quantization config; None for numbers that it does not have."""
     inner = config.get("quantization")
     if isinstance(inner, Mapping):  # ModelOpt's hf_quant_config.json
         config = {**config, **inner}
-    method = str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-")
     hint = f"{config.get('_scheme', '')} {config.get('format', '')} {config.get('quant_algo', '')}".upper()
+    weights = _weights_of(config) or {}
+    bits, group = config.get("bits") or config.get("w_bit"), config.get("group_size") or config.get("q_group_size")
+    return _Description(
+        config=config,
+        method=str(config.get("quant_method") or config.get("quant_algo") or "").lower().replace("_", "-"),
+        hint=hint,
+        bits=_int(weights.get("num_bits")) or _int(bits),
+        group=_int(weights.get("group_size")) or _int(group),
+        is_float=weights.get("type") == "float",
+        experts_only="EXPERTS" in hint,
+    )
+
+
+def _stored(model: Model, config: Mapping[str, Any], given: str | None) -> Scheme | None:
+    """The scheme that a checkpoint's quantization config describes; None if unknown. `given`: one of METHODS, or None.
+
+    A config may fit several schemes, so their order counts: the most specific first."""
+    about = _described(config)
+    config, method, hint = about.config, about.method, about.hint
     kept = _kept(model, config)
-    bits = _int(config.get("bits") or config.get("w_bit"))
-    group = _int(config.get("group_size") or config.get("q_group_size"))
-    weights = _weights_of(config)
-    if weights:
-        bits = _int(weights.get("num_bits")) or bits
-        group = _int(weights.get("group_size")) or group
     if kept is None:
         kept = _usually_kept(model, eight="FP8" in hint or method == "fp8")
     per_weight = config.get("_bits")
     if method == "gguf" and isinstance(per_weight, int | float) and per_weight > 0:  # from the file's name
         return Scheme(f"GGUF {config.get('_scheme', '')}".strip(), per_weight / 8, head=True, embedding=True)
     if method == "mxfp4" or "MXFP4" in hint:
-        return Scheme("MXFP4", 0.5 + 1 / 32, experts_only=model.num_experts is not None, kept=kept)
+        return Scheme("MXFP4", MXFP4_BYTES, experts_only=model.num_experts is not None, kept=kept)
     if method == "mxfp8" or "MXFP8" in hint:
-        return Scheme("MXFP8", 1 + 1 / 32, kept=kept)
-    if "NVFP4" in hint or "W4A4" in hint or (weights and weights.get("type") == "float" and bits == 4):
+        return Scheme("MXFP8", MXFP8_BYTES, kept=kept)
+    if "NVFP4" in hint or "W4A4" in hint or (about.is_float and about.bits == 4):
         if _has_fp8_base(model, config):
             return Scheme("NVFP4", 1.0, experts=NVFP4_BYTES)
-        return Scheme("NVFP4", NVFP4_BYTES, kept=kept, experts_only="EXPERTS" in hint)
+        return Scheme("NVFP4", NVFP4_BYTES, kept=kept, experts_only=about.experts_only)
     if method == "bitsandbytes":
-        scales = 1 / 64 if config.get("bnb_4bit_use_double_quant") else 4 / 64
-        return Scheme("bitsandbytes", 1.0 if config.get("load_in_8bit") is True else 0.5 + scales, kept=kept)
-    if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or (weights and weights.get("type") == "float"):
-        block = config.get("weight_block_size")
-        square = block[0] * block[1] if isinstance(block, list) and len(block) == 2 and all(map(_int, block)) else 0
-        # DeepSeek-V4's config.json: `expert_dtype`
-        experts = 0.5 + 1 / 32 if model.config.get("expert_dtype") == "fp4" else None
-        each = 1.0 + (4 / square if square else 0.0)
-        return Scheme("FP8", each, kept=kept, experts_only="EXPERTS" in hint, experts=experts)
-    if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or bits == 8:
-        return Scheme("INT8", 1.0 + (2 / group if group and group > 0 else 0.0), kept=kept)
-    if (
-        method in ("awq", "gptq", "auto-round", "auto-gptq", "gptq-marlin", "awq-marlin")
-        or bits in (2, 3, 4)
-        or "W4A16" in hint
-    ):
-        if given == "compressed-tensors" and method in ("awq", "auto-round") and group is None:
-            method, group = given, 32  # AWQ exported by llm-compressor: symmetric groups of 32
-        points = method in ("awq", "gptq", "awq-marlin", "gptq-marlin") or config.get("zero_point") is True
-        return Scheme(
-            f"INT{bits or 4}",
-            _integer(bits or 4, group or 128, zero_points=points),
-            kept=kept,
-            experts_only="EXPERTS" in hint,
-        )
+        in_4_bits = BNB_BYTES_TWICE if config.get("bnb_4bit_use_double_quant") else BNB_BYTES
+        return Scheme("bitsandbytes", 1.0 if config.get("load_in_8bit") is True else in_4_bits, kept=kept)
+    if method in ("fp8", "fbgemm-fp8", "ptpc-fp8") or "FP8" in hint or about.is_float:
+        experts = MXFP4_BYTES if model.config.get("expert_dtype") == "fp4" else None  # DeepSeek-V4
+        return Scheme("FP8", _fp8_bytes(config), kept=kept, experts_only=about.experts_only, experts=experts)
+    if "W8A8" in hint or "W8A16" in hint or "INT-QUANTIZED" in hint or about.bits == 8:
+        scale = 2 / about.group if about.group and about.group > 0 else 0.0
+        return Scheme("INT8", 1.0 + scale, kept=kept)
+    if method in INTEGER_METHODS or about.bits in (2, 3, 4) or "W4A16" in hint:
+        bits = about.bits or 4
+        has_zero_points = method in WITH_ZERO_POINTS or config.get("zero_point") is True
+        group = about.group or USUAL_GROUP
+        if given == "compressed-tensors" and method in ("awq", "auto-round") and about.group is None:
+            # exported by llm-compressor: symmetric groups of 32
+            has_zero_points, group = config.get("zero_point") is True, 32
+        size = _integer(bits, group, zero_points=has_zero_points)
+        return Scheme(f"INT{bits}", size, kept=kept, experts_only=about.experts_only)
     if method in METHODS_WITHOUT_DETAILS:
         return Scheme(method, 1.0, kept=kept)
     return None
+
+
+WITH_ZERO_POINTS = ("awq", "gptq", "awq-marlin", "gptq-marlin")
+"""Methods whose groups of integers have a zero point."""
+INTEGER_METHODS = (*WITH_ZERO_POINTS, "auto-round", "auto-gptq")
+"""Methods that store packed integers, in 4 bits if their config does not state others."""
+
+
+def _fp8_bytes(config: Mapping[str, Any]) -> float:
+    """Bytes per element in FP8, with a float32 scale per block of `weight_block_size` if there is one. Scales of whole
+    rows or tensors count nothing."""
+    sides = config.get("weight_block_size")
+    has_blocks = isinstance(sides, list) and len(sides) == 2 and all(map(_int, sides))
+    return 1.0 + (4 / (sides[0] * sides[1]) if has_blocks and isinstance(sides, list) else 0.0)
 
 
 ROUTED_ALONE = {"attention": 1.0, "linear": 1.0, "shared": 1.0, "mlp": 1.0, "vision": 1.0}
@@ -218,10 +282,6 @@ def _usually_kept(model: Model, *, eight: bool) -> Mapping[str, float] | None:
         # Nemotron-3-Nano in FP8: attention, and the Mamba layer before each; 30.5 GiB printed, 30.1 without
         return {"attention": 1.0, "linear": 0.26}
     return None
-
-
-NVFP4_BYTES = 0.5 + 1 / 16
-"""Bytes per element: 4 bits, and an 8-bit scale per 16 elements."""
 
 
 def _has_fp8_base(model: Model, config: Mapping[str, Any]) -> bool:
@@ -253,12 +313,9 @@ def _weights_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     groups = config.get("config_groups")
     if not isinstance(groups, Mapping):
         return None
-    items = [value.get("weights") for value in groups.values() if isinstance(value, Mapping)]
-    return min(
-        (item for item in items if isinstance(item, Mapping)),
-        key=lambda group: _int(group.get("num_bits")) or 16,
-        default=None,
-    )
+    weights = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)]
+    described = [item for item in weights if isinstance(item, Mapping)]
+    return min(described, key=lambda item: _int(item.get("num_bits")) or 16, default=None)  # 16: not quantized
 
 
 _GROUPS = (
@@ -273,39 +330,49 @@ _GROUPS = (
 _LAYER = regex(r"layers?[.\\]+(\d+)")
 
 
+_LISTS = ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
+"""Keys of a quantization config, by its method, that list the modules which are not quantized."""
+_EVERY_LAYER = "*"
+_WITHOUT_LINEAR = ("full_attention", "sliding_attention", "mlp", "moe")
+"""Kinds of layers that have no linear attention, Mamba or convolution."""
+
+
 def _kept(model: Model, config: Mapping[str, Any]) -> Mapping[str, float] | None:
-    """Share of each group that the checkpoint does not quantize, by `ignore` or `modules_to_not_convert`; None if it
-    has no such key."""
-    names: list[str] = []
-    is_stated = False
-    for key in ("ignore", "modules_to_not_convert", "ignored_layers", "exclude_modules", "llm_int8_skip_modules"):
-        value = config.get(key)
-        if isinstance(value, str):
-            value = [value]
-        if isinstance(value, list):
-            is_stated = True
-            names += [item for item in value if isinstance(item, str)]
-    if not is_stated:
+    """Group of tensors → the share of it, 0 to 1, that the checkpoint does not quantize, by one of _LISTS. Groups that
+    are not listed are missing. None if the config has no list."""
+    lists = [value for key in _LISTS if isinstance(value := config.get(key), str | list)]
+    if not lists:
         return None
-    names = [name for name in names if not name.endswith("norm")]  # not post_attention_layernorm
-    layers = model.num_hidden_layers or 1
-    entries: dict[str, set[str]] = {}
-    for name in names:
-        group = next((group for group, words in _GROUPS if any(word in name for word in words)), None)
-        if group is None:
-            continue
-        if group == "experts" and "gate" in name and "gate_" not in name:
-            continue  # a router
-        match = _LAYER.search(name)
-        entries.setdefault(group, set()).add(match[1] if match else "*")
-    kept: dict[str, float] = {}
-    for group, places in entries.items():
-        layers_with_group = layers
-        if group == "linear" and model.layer_types:
-            others = ("full_attention", "sliding_attention", "mlp", "moe")
-            layers_with_group = sum(text not in others for text in model.layer_types) or 1
-        is_whole = "*" in places or group in ("vision", "head")
-        kept[group] = 1.0 if is_whole else min(1.0, len(places) / layers_with_group)
+    layers_of_group: dict[str, set[str]] = {}  # group → numbers of the layers in which it is kept, or _EVERY_LAYER
+    for modules in lists:
+        for module in [modules] if isinstance(modules, str) else modules:
+            group = _group_of_module(module) if isinstance(module, str) else None
+            if group is not None:
+                layer = _LAYER.search(module)
+                layers_of_group.setdefault(group, set()).add(layer[1] if layer else _EVERY_LAYER)
+    kept = {group: _kept_share(model, group, layers) for group, layers in layers_of_group.items()}
     if config.get("_text_only"):
         kept["vision"] = 1.0
     return kept
+
+
+def _group_of_module(module: str) -> str | None:
+    """The group of tensors that a module's name, or a pattern of names, belongs to. None for norms and for the routers
+    of experts, which are not counted, and for unknown names."""
+    if module.endswith("norm"):  # post_attention_layernorm is not attention
+        return None
+    for group, words in _GROUPS:
+        if any(word in module for word in words):
+            is_router = group == "experts" and "gate" in module and "gate_" not in module
+            return None if is_router else group
+    return None
+
+
+def _kept_share(model: Model, group: str, layers: Collection[str]) -> float:
+    """The share of a group that is kept if it is kept in these layers (their numbers, or _EVERY_LAYER)."""
+    if _EVERY_LAYER in layers or group in ("vision", "head"):  # towers have layers of their own
+        return 1.0
+    layers_with_group = model.num_hidden_layers or 1
+    if group == "linear" and model.layer_types:
+        layers_with_group = sum(kind not in _WITHOUT_LINEAR for kind in model.layer_types) or 1
+    return min(1.0, len(layers) / layers_with_group)

@@ -44,8 +44,29 @@ PRODUCTS = (
 )  # fmt: skip
 """GPU models that clusters have, by memory and price: values of the label nvidia.com/gpu.product."""
 CHANGES_OUTPUT = "(changes the model's output)"
-Order = tuple[bool, int, float]
-"""(it changes the model's output, number of edits, loss): the order of changes, best first."""
+STEP = 1024
+"""Tokens between two context lengths that are suggested."""
+USEFUL_LOSS = 0.5
+"""A change that loses less than this is enough: no combination of two changes is searched then."""
+WORTH_TWO_CHANGES = 1.5
+"""Times as many tokens as one change alone must two changes keep (chosen: the user edits two things)."""
+SECOND_CHANGE = 0.05
+"""The loss of the second of two changes (chosen: less than any other)."""
+LEAST_LARGE_SHARE = 0.93
+"""A share of the GPU from which on smaller ones are tried (chosen: above vLLM's defaults of 0.9 and 0.92)."""
+MORE_MEMORY = 1.05
+"""Times as much memory must a larger GPU model have (chosen)."""
+
+
+class Order(NamedTuple):
+    """The order of changes, best first: the one that compares less is better."""
+
+    changes_output: bool
+    """It changes the model's answers."""
+    edits: int
+    """Number of things that the user edits."""
+    loss: float
+    """As `Alternative.loss`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +94,15 @@ class Alternative:
     @property
     def order(self) -> Order:
         """The key by which changes are sorted: less is better."""
-        return self.changes_output, self.edits, self.loss
+        return Order(self.changes_output, self.edits, self.loss)
 
 
 def flag(dest: str, value: Any) -> str:
-    """An argument as the command has it: `--max-model-len 4096`."""
-    written = "" if value is True else f" {value // GI}G" if dest == "kv_cache_memory_bytes" else f" {value}"
-    return f"--{dest.replace('_', '-')}{written}"  # vLLM's G is 2**30
+    """An argument as the command has it: `--max-model-len 4096`, `--enforce-eager`, `--kv-cache-memory-bytes 4G`."""
+    name = f"--{dest.replace('_', '-')}"
+    if value is True:
+        return name
+    return f"{name} {value // GI}G" if dest == "kv_cache_memory_bytes" else f"{name} {value}"  # vLLM's G is 2**30
 
 
 def _flags(changes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -88,13 +111,22 @@ def _flags(changes: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def by_flags(changes: Mapping[str, Any], *, loss: float = 0.0, edits: int = 1, remark: str = "") -> Alternative:
-    """The change of arguments. `remark`: the end of its text."""
+    """The change of arguments; its text lists their flags. `loss`, `edits`: as in `Alternative`; `remark`: the end of
+    the text."""
     return Alternative(" and ".join(_flags(changes)) + remark, changes, edits, loss)
 
 
 DEEPEST = 512
 """Layers of a model for which changes are searched: each plan takes time in proportion to them, and no published model
 has more than 128."""
+
+
+class _Finder(NamedTuple):
+    """A search for changes of one kind."""
+
+    best: Order
+    """No change of this kind is better."""
+    find: Callable[[], Iterator[Alternative]]
 
 
 def alternatives(
@@ -120,34 +152,35 @@ def alternatives(
     search = Search(args, model, accelerator, gpu_memory, env, steps)
     items: list[Alternative] = []
     full = search.is_full()  # then only more memory or smaller weights help
-    finders: Sequence[tuple[Order, Callable[[], Iterator[Alternative]]]] = (
-        ((False, 1, 0), lambda: _utilization(search)),
-        ((False, 1, 0), lambda: _cache_memory(search)),
-        ((False, 1, 0), lambda: iter(()) if full else _shorter_length(search)),
-        ((False, 1, 0), lambda: iter(()) if full else _batch(search)),
-        ((False, 1, 1), lambda: _product(search, products)),
-        ((False, 2, 1), lambda: _more_gpus(search)),
-        ((False, 2, 0), lambda: _both(search, items)),
-        ((False, 3, 2), lambda: _product_and_gpus(search, products, items)),
-        ((True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
-        ((True, 1, 0), lambda: _checkpoint(search)),
+    finders = (
+        _Finder(Order(False, 1, 0), lambda: _utilization(search)),
+        _Finder(Order(False, 1, 0), lambda: _cache_memory(search)),
+        _Finder(Order(False, 1, 0), lambda: iter(()) if full else _shorter_length(search)),
+        _Finder(Order(False, 1, 0), lambda: iter(()) if full else _batch(search)),
+        _Finder(Order(False, 1, 1), lambda: _product(search, products)),
+        _Finder(Order(False, 2, 1), lambda: _more_gpus(search)),
+        _Finder(Order(False, 2, 0), lambda: _both(search, items)),
+        _Finder(Order(False, 3, 2), lambda: _product_and_gpus(search, products, items)),
+        _Finder(Order(True, 1, 0), lambda: iter(()) if full else _cache_dtype(search)),
+        _Finder(Order(True, 1, 0), lambda: _checkpoint(search)),
     )
     try:
-        for best, finder in finders:
-            better = (
-                [alternative for alternative in _choices(items) if alternative.order < best]
-                if len(items) >= most
-                else ()
-            )
-            if len(better) < most:  # else the results of this finder would not be among the best
-                items.extend(finder())
+        for finder in finders:
+            if len(items) < most or _count_better(items, finder.best) < most:
+                items.extend(finder.find())  # changes that were found before SpentError stay in the list
     except SpentError:
         pass
     return sorted(_choices(items), key=lambda alternative: alternative.order)[:most]
 
 
+def _count_better(alternatives: Sequence[Alternative], best: Order) -> int:
+    """How many of the choices are better than a change of this order can be."""
+    return sum(alternative.order < best for alternative in _choices(alternatives))
+
+
 def _choices(alternatives: Sequence[Alternative]) -> Sequence[Alternative]:
-    """If a slightly larger share of the GPU is enough, changes that give up more are left out."""
+    """The changes from which the user chooses. All, unless a larger share of the GPU alone is enough: then only those
+    of one edit, and more GPUs, which need two."""
     if {"gpu_memory_utilization"} not in [alternative.changes.keys() for alternative in alternatives]:
         return alternatives
     return [
@@ -167,16 +200,14 @@ def fewer_ranks(
     now = parallel.read(args, env)
     if now.pp * now.pcp * now.dcp > 1:
         return None
-    for size in (1, 2, 4):
-        if size < now.tp and divisible(model, size, args):
-            fewer = with_changes(args, {"tensor_parallel_size": size})
-            release_plan = plan.judge(fewer, model, accelerator, env=env)
-            if (
-                release_plan.verdict == "fits"
-                and release_plan.ledger
-                and (release_plan.ledger.max_concurrency or 0) >= requests
-            ):
-                return size
+    for size in (1, 2, 4):  # the largest is half of a node
+        if size >= now.tp or not divisible(model, size, args):
+            continue
+        fewer = with_changes(args, {"tensor_parallel_size": size})
+        release_plan = plan.judge(fewer, model, accelerator, env=env)
+        concurrency = release_plan.ledger.max_concurrency if release_plan.ledger else None
+        if release_plan.verdict == "fits" and release_plan.ledger and (concurrency or 0) >= requests:
+            return size
     return None
 
 
@@ -205,13 +236,13 @@ def share_of(args: EngineArgs) -> float:
 
 
 def _smaller_shares(now: float) -> list[float]:
-    """The smaller shares to try, if the present one is at least 0.93."""
-    return [share for share in SMALLER_SHARES if share < now and now >= 0.93]
+    """The smaller shares to try, the largest first; none if the present one is below LEAST_LARGE_SHARE."""
+    return [share for share in SMALLER_SHARES if share < now] if now >= LEAST_LARGE_SHARE else []
 
 
 def _cache_memory(search: Search) -> Iterator[Alternative]:
-    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much. None if they
-    are not given or are enough."""
+    """If the KV cache's bytes are given: the least whole GiB for one request, if the GPU has that much. No change if
+    they are not given or are enough."""
     now = search.given("kv_cache_memory_bytes")
     if now is None:
         return
@@ -219,8 +250,8 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
         search.args, search.model, search.accelerator, gpu_memory=search.gpu_memory, env=search.env
     )
     needed = release_plan.ledger.kv_cache_bytes_per_request if release_plan.ledger else None
-    room = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
-    if not needed or needed <= now or not search.fits(room):
+    all_of_gpu = {"kv_cache_memory_bytes": None, "gpu_memory_utilization": SAFE_UTILIZATION}
+    if not needed or needed <= now or not search.fits(all_of_gpu):
         return
     least = -(-needed // GI)
     for size in (least, least + 1):  # from 0.28 on, vLLM needs one more block than the request
@@ -230,25 +261,32 @@ def _cache_memory(search: Search) -> Iterator[Alternative]:
 
 
 def _longest(search: Search, also: Mapping[str, Any], gpus: Sequence[Gpu] | None = None) -> int | None:
-    """The longest context that fits with `also`, in steps of 1,024 tokens; None if none of useful length fits.
+    """Tokens of the longest context, shorter than the present one, that fits with the changes `also`. A multiple of
+    STEP; None if none of useful length fits. `gpus`: other GPU models, None for the present ones.
 
-    A bisection that starts with the length that the KV cache has room for by arithmetic: usually that is the result.
+    This is a bisection over multiples of STEP. It starts with the length that the KV cache has room for by arithmetic,
+    and with the next one: usually the first fits and the second does not.
     """
-    longest = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
-    if longest is None:
+    present = search.given("max_model_len") or derived_max_model_len(search.model, search.args.release)
+    if present is None:
         return None
-    high = (longest - 1) // 1024
-    if high * 1024 < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
+    high = (present - 1) // STEP
+    if high * STEP < LEAST_CONTEXT or not search.fits({**also, "max_model_len": LEAST_CONTEXT}, gpus):
         return None
-    low = LEAST_CONTEXT // 1024
-    likely = search.longest({**also, "max_model_len": high * 1024}, gpus) // 1024
+    low = LEAST_CONTEXT // STEP  # it fits; all above `high` do not
+    likely = search.longest({**also, "max_model_len": high * STEP}, gpus) // STEP
     while low < high:
-        middle = next((number for number in (likely, likely + 1) if low < number <= high), (low + high + 1) // 2)
-        if search.fits({**also, "max_model_len": middle * 1024}, gpus):
+        if low < likely <= high:
+            middle = likely
+        elif low < likely + 1 <= high:
+            middle = likely + 1
+        else:
+            middle = (low + high + 1) // 2
+        if search.fits({**also, "max_model_len": middle * STEP}, gpus):
             low = middle
         else:
             high = middle - 1
-    return low * 1024
+    return low * STEP
 
 
 def _lost_share(search: Search, tokens: int) -> float:
@@ -264,19 +302,30 @@ def _shorter_length(search: Search) -> Iterator[Alternative]:
 
 
 def _batch(search: Search) -> Iterator[Alternative]:
-    """Changes that save a little memory: fewer sequences at once, smaller batches, or no CUDA graphs."""
-    seqs = search.given("max_num_seqs") or 1024
-    for fewer in (256, 128, 64, 16):
+    """Changes that save a little memory: fewer sequences at once, smaller batches, or no CUDA graphs.
+
+    Of each kind the one that gives up least. Batches are made smaller only if the command sets their size."""
+    seqs = search.given("max_num_seqs") or MOST_USUAL_SEQS
+    for fewer in FEWER_SEQS:
         if fewer < seqs and search.fits({"max_num_seqs": fewer}):
-            yield by_flags({"max_num_seqs": fewer}, loss=0.5 * (1 - fewer / seqs))
+            yield by_flags({"max_num_seqs": fewer}, loss=LOSS_OF_ALL_SEQS * (1 - fewer / seqs))
             break
     tokens = search.given("max_num_batched_tokens")
-    for smaller in (8192, 2048):
+    for smaller in SMALLER_BATCHES:
         if tokens and smaller < tokens and search.fits({"max_num_batched_tokens": smaller}):
-            yield by_flags({"max_num_batched_tokens": smaller}, loss=0.3)
+            yield by_flags({"max_num_batched_tokens": smaller}, loss=LOSS_OF_BATCH)
             break
     if not search.args.given.get("enforce_eager") and search.fits({"enforce_eager": True}):
-        yield by_flags({"enforce_eager": True}, loss=0.6, remark=" (slower)")
+        yield by_flags({"enforce_eager": True}, loss=LOSS_OF_GRAPHS, remark=" (slower)")
+
+
+MOST_USUAL_SEQS = 1024
+"""The largest default of max_num_seqs in any release (`settings.default_max_num_seqs`)."""
+FEWER_SEQS, SMALLER_BATCHES = (256, 128, 64, 16), (8192, 2048)
+"""Values that are tried: defaults of vLLM's releases, and fewer."""
+LOSS_OF_ALL_SEQS, LOSS_OF_BATCH, LOSS_OF_GRAPHS = 0.5, 0.3, 0.6
+"""Losses (chosen), next to the share of the context that a shorter one gives up: of nearly all sequences, of a smaller
+batch, and of the CUDA graphs."""
 
 
 class _Cut(NamedTuple):
@@ -339,23 +388,32 @@ def _by_gpus(count: int, changes: Mapping[str, Any], *, edits: int, loss: float)
     return Alternative(text, {**changes, "gpus": count}, edits, loss)
 
 
+class _NamedGpus(NamedTuple):
+    """The GPU models that a product label may mean."""
+
+    gpus: tuple[Gpu, ...]
+    least_memory: int
+    """Bytes of the smallest of them; 0 if there are none."""
+
+
 @lru_cache(64)
-def _named(label: str) -> tuple[tuple[Gpu, ...], int]:
-    """The GPU models that a product label may mean, and the least memory of these in bytes (0: none)."""
+def _named(label: str) -> _NamedGpus:
+    """The GPU models of a label, cached."""
     gpus = by_name(label)
-    return gpus, min((gpu.memory for gpu in gpus), default=0)
+    return _NamedGpus(gpus, min((gpu.memory for gpu in gpus), default=0))
 
 
 def _larger(search: Search, products: Sequence[str]) -> Iterator[_LargerGpus]:
-    """The GPUs with over 5 % more memory than the smallest present GPU. None if one is not of NVIDIA."""
+    """The GPU models of these labels that have more memory than the smallest present GPU, by MORE_MEMORY. No model if a
+    present one is not of NVIDIA, because the labels are NVIDIA's."""
     now = search.accelerator.gpus
     if any(gpu.vendor != "nvidia" for gpu in now):
         return
     present = min([gpu.memory for gpu in now], default=0)
     for label in products:
-        gpus, least = _named(label)
-        if least > 1.05 * present:
-            yield _LargerGpus(label, gpus, new_share=1 - present / least)
+        named = _named(label)
+        if named.least_memory > MORE_MEMORY * present:
+            yield _LargerGpus(label, named.gpus, new_share=1 - present / named.least_memory)
 
 
 def _product(search: Search, products: Sequence[str]) -> Iterator[Alternative]:
@@ -381,25 +439,28 @@ def _product_and_gpus(
     for larger in _larger(search, products):
         for cut in cuts:
             if search.fits(cut.changes, larger.gpus):
-                both = _by_gpus(cut.gpus, cut.changes, edits=3, loss=2 + larger.new_share + (1 - now / cut.gpus))
-                text = f"{both.text} and nodeSelector nvidia.com/gpu.product: {larger.label}"
-                yield replace(both, text=text, changes={**both.changes, "product": larger.label})
+                more_gpus = _by_gpus(cut.gpus, cut.changes, edits=3, loss=2 + larger.new_share + (1 - now / cut.gpus))
+                text = f"{more_gpus.text} and nodeSelector nvidia.com/gpu.product: {larger.label}"
+                yield replace(more_gpus, text=text, changes={**more_gpus.changes, "product": larger.label})
                 return
 
 
 def _both(search: Search, alternatives: Sequence[Alternative]) -> Iterator[Alternative]:
-    """Another share of the GPU and a shorter context, if neither alone keeps half of it and both keep much more."""
-    alone = max((alternative.changes.get("max_model_len", 0) for alternative in alternatives), default=0)
-    kept = [alternative for alternative in alternatives if not alternative.changes_output and alternative.loss < 0.5]
-    if kept or search.args.given.get("kv_cache_memory_bytes"):
+    """Another share of the GPU together with a shorter context. None if one of the alternatives loses less than
+    USEFUL_LOSS, if the share is not used, or if the context is not WORTH_TWO_CHANGES."""
+    lengths = [alternative.changes.get("max_model_len", 0) for alternative in alternatives]
+    is_one_enough = any(not change.changes_output and change.loss < USEFUL_LOSS for change in alternatives)
+    if is_one_enough or search.args.given.get("kv_cache_memory_bytes"):
         return
     shares = _smaller_shares(share_of(search.args)) or (SAFE_UTILIZATION, SHARES[1])
     if search.is_full(max(shares)):
         return
     for share in shares:
         also = {"gpu_memory_utilization": share}
-        if (tokens := _longest(search, also)) and tokens >= 1.5 * alone:
-            yield by_flags({**also, "max_model_len": tokens}, loss=_lost_share(search, tokens) + 0.05, edits=2)
+        tokens = _longest(search, also)
+        if tokens and tokens >= WORTH_TWO_CHANGES * max(lengths, default=0):
+            loss = _lost_share(search, tokens) + SECOND_CHANGE
+            yield by_flags({**also, "max_model_len": tokens}, loss=loss, edits=2)
             return
 
 
@@ -409,35 +470,38 @@ def _least_capability(search: Search) -> tuple[int, int]:
 
 
 def _cache_dtype(search: Search) -> Iterator[Alternative]:
-    """An 8-bit KV cache: on Ada and newer with every backend, on Ampere only with some. For latents before 0.18, only
-    on Hopper and B200 (rule no-attention-backend)."""
+    """An 8-bit KV cache, if the type is not set and every backend of this GPU has one: on Ada and newer, not on Ampere.
+    For latents before 0.18, only on Hopper and B200 (rule no-attention-backend)."""
     changes = {"kv_cache_dtype": "fp8"}
-    has, running = _least_capability(search), search.args.release
-    is_useful = has >= (8, 9) and search.args.given.get("kv_cache_dtype") in (None, "auto")
-    is_useful = is_useful and not (
-        search.model.kv_lora_rank and running and running < (0, 18) and has[0] not in (9, 10)
-    )
-    if is_useful and search.fits(changes):
+    capability, release = _least_capability(search), search.args.release
+    if capability < (8, 9) or search.args.given.get("kv_cache_dtype") not in (None, "auto"):
+        return
+    if search.model.kv_lora_rank and release and release < (0, 18) and capability[0] not in (9, 10):
+        return
+    if search.fits(changes):
         yield Alternative(f"{CHANGES_OUTPUT} --kv-cache-dtype fp8", changes, changes_output=True)
 
 
 def _checkpoint(search: Search) -> Iterator[Alternative]:
-    """A quantized copy of the model from the catalog, with the most bits that fit; else one that the user must find."""
+    """A quantized copy of the model from the catalog, with the most bits that fit. If the catalog has none, and the GPU
+    is Ampere or newer: FP8 while loading, else a copy in 4 bits that the user must find. None for a quantized model."""
     if search.model.quantization_config or search.args.given.get("quantization"):
         return
-    known, tried = False, set[float]()
+    has_copies, tried_sizes = False, set[float]()
     for copy in served_copies.copies(search.model, search.accelerator.gpus):
-        if (cut := division.blocks(search.args, copy)) is not None and not cut.hold(search.cut.tp):
+        cut = division.blocks(search.args, copy)
+        if cut is not None and not cut.hold(search.cut.tp):
             continue
-        known, scheme = True, quantisation.scheme(copy, None)
-        if scheme is None or round(scheme.bytes, 1) in tried:
+        has_copies, scheme = True, quantisation.scheme(copy, None)
+        if scheme is None or round(scheme.bytes, 1) in tried_sizes:
             continue
-        tried.add(round(scheme.bytes, 1))
+        tried_sizes.add(round(scheme.bytes, 1))  # copies of one size differ little: one plan for them
         if search.fits({}, model=copy):
+            # the lost share of 16 bits; bitsandbytes is the slowest format, and comes after all others
             loss = 1 - scheme.bytes / 2 + (scheme.name == "bitsandbytes")
             yield Alternative(f"{CHANGES_OUTPUT} {copy.id}", {"model": copy.id}, loss=loss, changes_output=True)
             return
-    if not known and _least_capability(search) >= (8, 0):
+    if not has_copies and _least_capability(search) >= (8, 0):
         if search.fits({"quantization": "fp8"}):
             changes = {"quantization": "fp8"}
             yield Alternative(f"{CHANGES_OUTPUT} --quantization fp8", changes, loss=0.5, changes_output=True)
