@@ -50,24 +50,14 @@ def ledger(
     Only the weights are certain, and only if the model is (`certain`). The KV cache is zeroed memory, which the kernel
     provides only as it is written.
     """
-    number = release or newest_read()
     if model is None:
         return None
-    resolved = settings.resolve(args, model, None, 0, number, env).settings
+    resolved = settings.resolve(args, model, None, 0, release or newest_read(), env).settings
     checkpoint = weights.checkpoint(model, resolved)
     if checkpoint is None:
         return None
     ranks = max(1, resolved.parallel.tp * resolved.parallel.pp)
-    size, spread = checkpoint.total, checkpoint.doubt.spread * checkpoint.total
-    low = int(size - spread)
-    loaded = Estimate(
-        floor=min(low, int(checkpoint.doubt.least * (size - checkpoint.vision))) if certain else 0,
-        low=low,
-        likely=int(size),
-        high=int(size + spread + 0.1 * size),  # kernels repack a part of the weights
-        note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
-        source=SOURCE,
-    )
+    loaded = _weights(checkpoint, ranks, certain=certain)
     lines = [(name, line) for name, line in hosted.lines if name in CPU_LINES]
     lines += [("weights", loaded), ("KV cache", kv_cache(args, env, ranks, release))]
     steady = _sum([line for name, line in lines if name != "compilers"], "while serving")
@@ -75,8 +65,12 @@ def ledger(
     peak = loading if loading.likely > steady.likely else steady
     if release is None:  # the processes depend on the release
         steady, peak = steady._replace(floor=loaded.floor), peak._replace(floor=loaded.floor)
-    floor, low, likely, high = map(max, peak[:4], steady[:4])
-    need = Estimate(floor, low, likely, high)
+    need = Estimate(
+        floor=max(peak.floor, steady.floor),
+        low=max(peak.low, steady.low),
+        likely=max(peak.likely, steady.likely),
+        high=max(peak.high, steady.high),
+    )
     unknown = Estimate(0, 0, 0, 0)  # NCCL's figures for /dev/shm and cores do not apply to ranks on processors
     return hosted._replace(
         lines=tuple((name, line) for name, line in lines if line.high), steady=steady, peak=peak, need=need,
@@ -84,27 +78,59 @@ def ledger(
     )  # fmt: skip
 
 
+REPACKED = 0.1
+"""Share of the weights that kernels for processors repack, at most (assumed)."""
+
+
+def _weights(checkpoint: weights.Checkpoint, ranks: int, *, certain: bool) -> Estimate:
+    """Bytes of the weights of all ranks in host memory. The floor is 0 unless the model is `certain`; a vision tower is
+    not in it."""
+    size, spread = checkpoint.total, checkpoint.doubt.spread * checkpoint.total
+    low = int(size - spread)
+    return Estimate(
+        floor=min(low, int(checkpoint.doubt.least * (size - checkpoint.vision))) if certain else 0,
+        low=low,
+        likely=int(size),
+        high=int(size + spread + REPACKED * size),
+        note=f"over {ranks} ranks, in host memory" if ranks > 1 else "in host memory",
+        source=SOURCE,
+    )
+
+
+USUAL_SPACE = 4
+"""The size of the KV cache per rank, in GiB, up to 0.11.0 if no size is set."""
+MOST_SPACE = 1 << 20
+"""GiB from which on a size is taken for a mistake, and counts as not set."""
+
+
 def kv_cache(args: EngineArgs, env: Mapping[str, str], ranks: int, release: Release | None) -> Estimate:
-    """The KV cache of all ranks, full: the given size, else this release's default if it does not depend on the
-    node."""
-    given = env.get(SPACE, "").strip()
-    space = float(given) if given.isdecimal() and int(given) < 1 << 20 else 0.0
+    """Bytes of the KV cache of all ranks, full: the size that the variable or the argument sets, else this release's
+    default. Zeros if the default depends on the node. `release` None: unknown, which is taken for a new one."""
+    text = env.get(SPACE, "").strip()
+    space = int(text) if text.isdecimal() and int(text) < MOST_SPACE else 0
+    if space:
+        size = space * GI * ranks
+        return Estimate(0, 0, size, size, f"{SPACE}={text}", SOURCE)
     value = args.given.get("kv_cache_memory_bytes")
-    if not space and isinstance(value, int) and value > 0 and (release is None or release >= UTILIZATION_SINCE):
+    if isinstance(value, int) and value > 0 and (release is None or release >= UTILIZATION_SINCE):
         return Estimate(0, 0, value * ranks, value * ranks, "--kv-cache-memory-bytes", SOURCE)
-    if not space and (release is None or release >= SHARE_SINCE):
-        share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
-        text = "a NUMA node's memory, whatever the container's limit"
-        if release is None or release >= LIMITED_SINCE:
-            text = "the container's limit or a NUMA node's memory"
-        return Estimate(0, 0, 0, 0, f"{SPACE} is not set: {share} of {text}", SOURCE)
-    size = int((space or 4) * GI) * ranks
-    return Estimate(0, 0, size, size, f"{SPACE}={given}" if space else f"{SPACE} is not set: 4 GiB", SOURCE)
+    if release is not None and release < SHARE_SINCE:
+        size = USUAL_SPACE * GI * ranks
+        return Estimate(0, 0, size, size, f"{SPACE} is not set: {USUAL_SPACE} GiB", SOURCE)
+    share = "half" if release and release < UTILIZATION_SINCE else "--gpu-memory-utilization"
+    memory = "a NUMA node's memory, whatever the container's limit"
+    if release is None or release >= LIMITED_SINCE:
+        memory = "the container's limit or a NUMA node's memory"
+    return Estimate(0, 0, 0, 0, f"{SPACE} is not set: {share} of {memory}", SOURCE)
 
 
 def _sum(lines: list[Estimate], note: str) -> Estimate:
-    """The sum of estimates, bound by bound."""
-    floor, low, likely, high = (
-        sum(getattr(line, part) for line in lines) for part in ("floor", "low", "likely", "high")
+    """The sum of estimates, bound by bound; zeros for none. `note`: that of the sum."""
+    return Estimate(
+        floor=sum([line.floor for line in lines]),
+        low=sum([line.low for line in lines]),
+        likely=sum([line.likely for line in lines]),
+        high=sum([line.high for line in lines]),
+        note=note,
+        source=SOURCE,
     )
-    return Estimate(floor, low, likely, high, note, SOURCE)

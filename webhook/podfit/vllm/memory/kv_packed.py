@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from podfit.vllm.memory.kv_specs import FULL, Spec
 from podfit.vllm.release import Release
@@ -24,44 +25,66 @@ BY_REPEATS = Release(0, 29)
 """Groups have the same number of repeats of a pattern of sizes, and the check counts real blocks."""
 
 
+class _Bucket(NamedTuple):
+    """The properties that layers of one bucket have in common; the sizes of their pages may differ."""
+
+    kind: str
+    block_size: int
+    window: int
+
+
 def groups(layers: Layers, release: Release) -> list[Layers]:
-    """The layers of each group; the full layers are one group."""
-    buckets: dict[tuple[str, int, int], list[tuple[int, Spec]]] = {}
+    """The layers of each group. The full layers are the first group, however many they are; the other layers with the
+    same kind, block size and window are split into groups of the same depth."""
+    buckets: dict[_Bucket, list[tuple[int, Spec]]] = {}
     for index, spec in layers:
-        buckets.setdefault((spec.kind, spec.block_size, spec.window), []).append((index, spec))
-    full = [layer for key, bucket in buckets.items() if key[0] == FULL for layer in bucket]
-    others = [bucket for key, bucket in buckets.items() if key[0] != FULL]
+        buckets.setdefault(_Bucket(spec.kind, spec.block_size, spec.window), []).append((index, spec))
+    full = [layer for bucket, members in buckets.items() if bucket.kind == FULL for layer in members]
+    others = [members for bucket, members in buckets.items() if bucket.kind != FULL]
     if release < DENSE:
-        others = [_padded(bucket, full) for bucket in others]
+        others = [_padded(members, full) for members in others]
+    depth = _depth(full, others, release)
+    if depth is None:
+        return [full, *others]
+    split = [_split(members, -(-_repeats(members) // depth)) for members in others]
+    return [full, *(part for parts in split for part in parts)]
+
+
+def _depth(full: Layers, others: Sequence[Layers], release: Release) -> int | None:
+    """The number of layers of one size that a group has at most, but for the full ones. None: nothing is split.
+
+    Up to BY_REPEATS, at least as many as the full layers have. From then on, only buckets with as many layers of each
+    size count, and it is at least the most that one of several sizes has."""
     if release < BY_REPEATS:
         at_least = _repeats(full)
-        depth = _least_padding([at_least, *map(_repeats, others)], at_least)
-    else:
-        balanced = [bucket for bucket in (full, *others) if len(set(_pages(bucket).values())) == 1]
-        at_least = max((_repeats(bucket) for bucket in balanced if len(_pages(bucket)) > 1), default=0)
-        if not at_least:
-            return [full, *others]
-        depth = _least_padding(list(map(_repeats, balanced)), at_least)
-    return [full, *(part for bucket in others for part in _split(bucket, -(-_repeats(bucket) // depth)))]
+        return _least_padding([at_least, *map(_repeats, others)], at_least)
+    balanced = [members for members in (full, *others) if len(set(_pages(members).values())) == 1]
+    at_least = max([_repeats(members) for members in balanced if len(_pages(members)) > 1], default=0)
+    return _least_padding([_repeats(members) for members in balanced], at_least) if at_least else None
 
 
 def bytes_per_block(parts: Sequence[Layers], release: Release) -> int:
-    """Bytes of a block, in which the layers of each group have a page."""
+    """Bytes of a block, in which the layers of each group have a page.
+
+    From DENSE on, those of the largest group. In between, from SLOTS on, each size of a page has as many slots as the
+    group with the most layers of this size."""
     if release >= DENSE:
         return max(sum(spec.page for _, spec in part) for part in parts)
     if release < SLOTS:
         return checked_bytes_per_block(parts, release)
-    slots: Counter[int] = Counter()
+    slots: Counter[int] = Counter()  # bytes of a page → slots
     for part in parts:
-        slots |= _pages(part)
+        slots |= _pages(part)  # the larger number for each size
     return sum(page * count for page, count in slots.items())
 
 
 def checked_bytes_per_block(parts: Sequence[Layers], release: Release) -> int:
-    """Bytes that the check of one request counts for a block (_max_memory_usage_bytes_from_groups)."""
+    """Bytes that the check of one request counts for a block (_max_memory_usage_bytes_from_groups). Before BY_REPEATS:
+    one page of each size of the first group, times the most layers of one size in any group."""
     if release >= BY_REPEATS:
         return bytes_per_block(parts, release)
-    return sum(_pages(parts[0])) * max(map(_repeats, parts))
+    sizes_of_first_group = _pages(parts[0]).keys()
+    return sum(sizes_of_first_group) * max(map(_repeats, parts))
 
 
 def _pages(layers: Layers) -> Counter[int]:
@@ -75,22 +98,32 @@ def _repeats(layers: Layers) -> int:
 
 
 def _padded(layers: Layers, full: Layers) -> list[tuple[int, Spec]]:
-    """(index of the layer, spec) with each page as large as the next larger one of a full layer."""
+    """The layers, each page as large as the next larger one of a full layer; unchanged if no full layer has as large a
+    page."""
     sizes = sorted(_pages(full))
-    return [
-        (index, spec._replace(page=min((size for size in sizes if size >= spec.page), default=spec.page)))
-        for index, spec in layers
-    ]
+
+    def padded_page(page: int) -> int:
+        """Bytes of the page after padding."""
+        return min([size for size in sizes if size >= page], default=page)
+
+    return [(index, spec._replace(page=padded_page(spec.page))) for index, spec in layers]
 
 
 def _split(layers: Layers, parts: int) -> list[Layers]:
-    """The layers in groups that have as many layers of each size."""
-    by_size = [[layer for layer in layers if layer[1].page == page] for page in _pages(layers)]
+    """The layers in `parts` groups that have as many layers of each size: a repeat is one layer of each size, and every
+    group gets each `parts`-th repeat. Layers of a size beyond the last complete repeat are left out."""
+    by_size = [[(index, spec) for index, spec in layers if spec.page == page] for page in _pages(layers)]
     repeats = list(zip(*by_size, strict=False))
     return [[layer for repeat in repeats[start::parts] for layer in repeat] for start in range(parts)]
 
 
 def _least_padding(counts: Sequence[int], at_least: int) -> int:
-    """The depth from `at_least` on with the least padding, the largest of several (_approximate_gcd)."""
+    """The depth from `at_least` on with the least padding, the largest of several (_approximate_gcd). Padding: the
+    layers by which each of the `counts` is short of a multiple of the depth."""
     depths = range(max(1, at_least), max(at_least, *counts) + 1)
-    return min(depths, key=lambda depth: (sum(-count % depth for count in counts), -depth))
+
+    def padding(depth: int) -> int:
+        """Layers of padding in all."""
+        return sum(-count % depth for count in counts)
+
+    return min(depths, key=lambda depth: (padding(depth), -depth))

@@ -52,7 +52,7 @@ class Spec(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The settings that decide what a layer stores."""
+    """The settings that decide what a layer stores. They are those of `settings.Settings`, under its names."""
 
     release: Release
     v1: bool
@@ -60,18 +60,29 @@ class Stored(NamedTuple):
     width: int
     """Bytes of an activation."""
     kv_cache_dtype: str
+    """`--kv-cache-dtype`."""
     block_size: int | None
+    """`--block-size` in tokens; None: vLLM decides."""
     prefix_caching: bool | None
+    """`--enable-prefix-caching`; None: the default."""
     manager: bool | None
+    """The hybrid KV cache manager is on; None: unknown."""
     speculative: Speculative | None
     state_dtypes: tuple[str | None, str | None]
+    """`--mamba-cache-dtype` (of the convolution) and `--mamba-ssm-cache-dtype`; None: the model decides."""
     state_mode: str | None
+    """`--mamba-cache-mode`; None: vLLM decides."""
     skipped_layers: bool
+    """`--kv-cache-dtype-skip-layers`."""
     mla: bool
+    """Latents are stored, for a model that has them."""
     capability: tuple[int, int] | None
+    """As `_layout_capability` returns it."""
     vendor: str
     backend_named: bool
+    """An argument or a variable names the attention backend."""
     index_dtype: str | None
+    """`indexer_kv_dtype` of `--attention-config`; None: vLLM decides."""
 
 
 def stored(settings: Settings) -> Stored:
@@ -124,12 +135,25 @@ class Specs(NamedTuple):
 
 
 KV_BYTES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0}
-PER_HEAD = {  # --kv-cache-dtype → (bytes for each element, bytes for each key or value vector)
-    "int8_per_token_head": (1.0, 4.0), "fp8_per_token_head": (1.0, 4.0), "int4_per_token_head": (0.5, 4.0),
-    "nvfp4": (0.5 + 1 / 16, 0.0), "nvfp4_4over6": (0.5 + 1 / 16, 0.0),
-    "turboquant_k8v4": (0.75, 2.0), "turboquant_4bit_nc": (0.5, 3.0), "turboquant_k3v4_nc": (0.4375, 3.0),
-    "turboquant_3bit_nc": (0.375, 3.0), "ultraquant_4bit": (0.5 + 1 / 32, 0.0),
+
+
+class Stride(NamedTuple):
+    """Bytes of a type of the KV cache."""
+
+    element: float
+    """For each element."""
+    vector: float = 0.0
+    """For each key or value of a head, in addition: its scale."""
+
+
+PER_HEAD = {
+    "int8_per_token_head": Stride(1.0, 4.0), "fp8_per_token_head": Stride(1.0, 4.0),
+    "int4_per_token_head": Stride(0.5, 4.0), "nvfp4": Stride(0.5 + 1 / 16), "nvfp4_4over6": Stride(0.5 + 1 / 16),
+    "turboquant_k8v4": Stride(0.75, 2.0), "turboquant_4bit_nc": Stride(0.5, 3.0),
+    "turboquant_k3v4_nc": Stride(0.4375, 3.0), "turboquant_3bit_nc": Stride(0.375, 3.0),
+    "ultraquant_4bit": Stride(0.5 + 1 / 32),
 }  # fmt: skip
+"""`--kv-cache-dtype` → its bytes, for types with scales."""
 
 
 DTYPES = (*KV_BYTES, "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla", "int8", *PER_HEAD, "nvfp4_ds_mla")
@@ -141,68 +165,87 @@ def is_known(dtype: str) -> bool:
     return dtype in KV_BYTES or dtype in PER_HEAD or dtype.startswith("fp8") or dtype in ("int8", "nvfp4_ds_mla")
 
 
-def element_bytes(model: Model, how: Stored) -> tuple[float, float]:
-    """(bytes per element, bytes per key or value vector) of the cache; 2 bytes for a dtype that is not described.
+def element_bytes(model: Model, how: Stored) -> Stride:
+    """Bytes of the cache's elements; 2 per element for a dtype that is not described.
 
-    Under `auto`, a checkpoint with a KV scheme decides itself: ModelOpt from 0.11.1, compressed-tensors from 0.17;
-    other models use the dtype of their activations."""
-    dtype = how.kv_cache_dtype
-    if dtype == "auto":
-        dtype = _checkpoint_kv_dtype(model, how) or "auto"
+    Under `auto`, a checkpoint with a KV scheme decides itself; other models use the dtype of their activations."""
+    dtype = _kv_dtype(model, how)
     if dtype in PER_HEAD:
         return PER_HEAD[dtype]
-    if dtype.startswith("fp8") or dtype in ("int8",):
-        return 1.0, 0.0
+    if dtype.startswith("fp8") or dtype == "int8":
+        return Stride(1.0)
     if dtype == "auto":
-        return float(how.width), 0.0
-    return KV_BYTES.get(dtype, 2.0), 0.0
+        return Stride(float(how.width))
+    return Stride(KV_BYTES.get(dtype, 2.0))
+
+
+def _kv_dtype(model: Model, how: Stored) -> str:
+    """`--kv-cache-dtype`, or the checkpoint's own under `auto`; "auto" if that has none."""
+    if how.kv_cache_dtype != "auto":
+        return how.kv_cache_dtype
+    return _checkpoint_kv_dtype(model, how) or "auto"
+
+
+MODELOPT_SCHEME_READ, SCHEME_READ = Release(0, 11, 1), Release(0, 17)
+"""The first releases that read the KV cache's type from a checkpoint of ModelOpt, and from others (vLLM
+utils/torch_utils.py, resolve_kv_cache_dtype_string)."""
 
 
 def _checkpoint_kv_dtype(model: Model, how: Stored) -> str | None:
     """The KV cache type in the checkpoint's quantization config: fp8 or nvfp4. None if it states neither, and before
-    the release that reads it. That is 0.11.1 for ModelOpt, 0.17 for others (vLLM utils/torch_utils.py,
-    resolve_kv_cache_dtype_string)."""
+    the release that reads it."""
     config = model.quantization_config or {}
-    scheme = config.get("kv_cache_scheme")
-    method = str(config.get("quant_method") or "")
+    is_modelopt = str(config.get("quant_method") or "").startswith("modelopt")
+    if how.release < (MODELOPT_SCHEME_READ if is_modelopt else SCHEME_READ):
+        return None
     algorithm = str(config.get("kv_cache_quant_algo") or "").lower()
     nested = config.get("quantization")
     if not algorithm and isinstance(nested, dict):
         algorithm = str(nested.get("kv_cache_quant_algo") or "").lower()
-    first = Release(0, 11, 1) if method.startswith("modelopt") else Release(0, 17)
-    if how.release < first:
-        return None
     if algorithm in ("fp8", "nvfp4"):
         return algorithm
-    if isinstance(scheme, dict):
-        return "fp8" if scheme.get("num_bits") == 8 else "nvfp4" if scheme.get("num_bits") == 4 else None
-    return None
+    scheme = config.get("kv_cache_scheme")  # of compressed-tensors
+    bits = scheme.get("num_bits") if isinstance(scheme, dict) else None
+    if bits == 8:
+        return "fp8"
+    return "nvfp4" if bits == 4 else None
+
+
+ALIGNED = 256
+"""Elements to which early releases pad keys and values, or bytes to which they pad a latent (before 0.8)."""
 
 
 def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
-    """Bytes of one token in one attention layer of a rank; None if a size is missing."""
-    each, vector = element_bytes(model, how)
-    if model.kv_lora_rank and not how.mla:
-        # Whole heads: keys and values padded to 256 (vLLM 0.6 models/deepseek_v2.py). Later, values are padded to the
-        # width of keys.
-        heads = max(1, (model.num_attention_heads or 1) // how.tp)
-        width = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-        return int(heads * 2 * (width if width and how.release >= (0, 7, 1) else 256) * each)
+    """Bytes of one token in one attention layer of a rank; None if a size is missing. `kind`: one of ATTENTION."""
+    stride = element_bytes(model, how)
     if model.kv_lora_rank:
-        row = model.kv_lora_rank + (model.qk_rope_head_dim or 0)
-        dtype = _latent_dtype(model, how)
-        if dtype in LATENT_BYTES:
-            return LATENT_BYTES[dtype]
-        if dtype.startswith("fp8"):
-            each = 1.0
-        size = int(row * each + vector)
-        return -(-size // 256) * 256 if how.release < (0, 8) else size
+        return _latent_bytes(model, how, stride) if how.mla else _unpacked_latent_bytes(model, how, stride)
     sizes = shape.head_dims(model, kind)
     if sizes is None:
         return None
-    heads, keys, values = sizes
-    heads = parallel.key_value_heads(heads, how.tp)
-    return int(heads * ((keys + values) * each + 2 * vector))
+    heads = parallel.key_value_heads(sizes.heads, how.tp)
+    return int(heads * ((sizes.keys + sizes.values) * stride.element + 2 * stride.vector))
+
+
+def _unpacked_latent_bytes(model: Model, how: Stored, stride: Stride) -> int:
+    """Bytes of one token as whole heads, of a model with latents that are not stored as such.
+
+    Keys and values are padded to ALIGNED (vLLM 0.6 models/deepseek_v2.py). From 0.7.1, values are padded to the width of
+    keys."""
+    heads = max(1, (model.num_attention_heads or 1) // how.tp)
+    keys = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
+    width = keys if keys and how.release >= (0, 7, 1) else ALIGNED
+    return int(heads * 2 * width * stride.element)
+
+
+def _latent_bytes(model: Model, how: Stored, stride: Stride) -> int:
+    """Bytes of one token's latent with its rotated part; each rank has it whole."""
+    elements = (model.kv_lora_rank or 0) + (model.qk_rope_head_dim or 0)
+    dtype = _latent_dtype(model, how)
+    if dtype in LATENT_BYTES:
+        return LATENT_BYTES[dtype]
+    size = int(elements * (1.0 if dtype.startswith("fp8") else stride.element) + stride.vector)
+    return -(-size // ALIGNED) * ALIGNED if how.release < (0, 8) else size
 
 
 LATENT_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
@@ -221,11 +264,11 @@ GlmMoeDsaForCausalLM; 0.31 does not)."""
 
 
 def _latent_dtype(model: Model, how: Stored) -> str:
-    """The type in which latents are stored. With an indexer, the backend that vLLM prefers on this GPU decides: on
-    compute capability 9, FP8 means `fp8_ds_mla` (FlashMLA), on 10 plain FP8 (FlashInfer), as on AMD."""
-    dtype = how.kv_cache_dtype
-    if dtype == "auto":
-        dtype = _checkpoint_kv_dtype(model, how) or "auto"
+    """The type in which latents are stored: one of LATENT_BYTES, or as `_kv_dtype` returns it.
+
+    With an indexer, the backend that vLLM prefers on this GPU decides: on compute capability 9, FP8 means `fp8_ds_mla`
+    (FlashMLA), on 10 plain FP8 (FlashInfer), as on AMD."""
+    dtype = _kv_dtype(model, how)
     if not model.index_head_dim or dtype in LATENT_BYTES:
         return dtype
     if dtype == "auto" and how.release < AUTO_IN_16_BIT:
@@ -233,82 +276,107 @@ def _latent_dtype(model: Model, how: Stored) -> str:
     major = how.capability[0] if how.capability and how.vendor == "nvidia" else 0
     if dtype == "auto" and model.model_type == "glm_moe_dsa" and major == 10 and how.release >= GLM_IN_FP8:
         dtype = "fp8"
-    is_packed = dtype.startswith("fp8") and (how.release < OWN_FORMAT or major == 9)
-    return (
-        "fp8_ds_mla" if is_packed or (major == 12 and how.release >= SM120 and dtype[:3] in ("aut", "fp8")) else dtype
-    )
+    is_fp8 = dtype.startswith("fp8")
+    if is_fp8 and (how.release < OWN_FORMAT or major == 9):
+        return "fp8_ds_mla"
+    if (is_fp8 or dtype == "auto") and major == 12 and how.release >= SM120:
+        return "fp8_ds_mla"
+    return dtype
 
 
 STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes per element of a state by dtype; otherwise the model's dtype is used."""
-NEMOTRON_H = (Release(0, 13), 2), (Release(0, 20), 4)
-"""(first release, bytes per element) of the recurrent states of a Nemotron-H whose config.json has no
-`mamba_ssm_cache_dtype`: float16, then float32 (vLLM 0.13 and 0.20 models/config.py NemotronHForCausalLMConfig). Before,
-vLLM does not read config.json and uses the model's dtype."""
+NEMOTRON_H_READ, NEMOTRON_H_IN_FLOAT32 = Release(0, 13), Release(0, 20)
+"""Before the first, vLLM does not read `mamba_ssm_cache_dtype` in the config.json of a Nemotron-H and uses the model's
+dtype. If config.json has none, the recurrent states are in float16 from then on, and in float32 from the second (vLLM
+0.13 and 0.20 models/config.py NemotronHForCausalLMConfig)."""
 
 
-def state_dtypes(model: Model, how: Stored) -> tuple[int, int]:
-    """(bytes per element of the convolution's state, of the recurrent state): the arguments, else config.json's for the
-    families whose config.json vLLM reads, else the model's dtype (layers/mamba/mamba_utils.py
-    MambaStateDtypeCalculator; models/config.py)."""
-    convolution, recurrent = how.state_dtypes
-    narrow = STATE_BYTES.get(convolution or "", how.width)
+class StateWidths(NamedTuple):
+    """Bytes per element of a layer's states."""
+
+    convolution: int
+    recurrent: int
+
+
+def state_dtypes(model: Model, how: Stored) -> StateWidths:
+    """Bytes per element of a layer's states: by the arguments, else by config.json for the families whose config.json
+    vLLM reads, else by the model's dtype (layers/mamba/mamba_utils.py MambaStateDtypeCalculator; models/config.py).
+
+    If nothing sets the type of the recurrent state, it is the convolution's."""
+    convolution_dtype, recurrent_dtype = how.state_dtypes
+    convolution = STATE_BYTES.get(convolution_dtype or "", how.width)
     is_delta_net = shape.delta_net(model) is not None
     if is_delta_net and how.release < since.DELTA_NET_STATES:
-        return narrow, narrow  # one dtype for both
-    if recurrent is None and is_delta_net:
-        recurrent = model.config.get("mamba_ssm_dtype")
-    if recurrent is None and (model.model_type or "").startswith("nemotron_h"):
-        defaults = [size for first, size in NEMOTRON_H if how.release >= first]
-        if not defaults:
-            return narrow, narrow
-        return narrow, STATE_BYTES.get(str(model.config.get("mamba_ssm_cache_dtype")), defaults[-1])
-    return narrow, STATE_BYTES.get(str(recurrent), narrow)
+        return StateWidths(convolution, convolution)  # one dtype for both
+    if recurrent_dtype is None and is_delta_net:
+        recurrent_dtype = model.config.get("mamba_ssm_dtype")
+    if recurrent_dtype is None and (model.model_type or "").startswith("nemotron_h"):
+        if how.release < NEMOTRON_H_READ:
+            return StateWidths(convolution, convolution)
+        usual = 4 if how.release >= NEMOTRON_H_IN_FLOAT32 else 2
+        return StateWidths(convolution, STATE_BYTES.get(str(model.config.get("mamba_ssm_cache_dtype")), usual))
+    return StateWidths(convolution, STATE_BYTES.get(str(recurrent_dtype), convolution))
 
 
 def state_bytes(model: Model, how: Stored, kind: str) -> int | None:
     """Bytes of one sequence's state in one layer of a rank (vLLM 0.10.2 … 0.33 layers/mamba/mamba_utils.py). None if
     config.json lacks a size, and for a kind that is not described.
 
-    It is the state of the convolution, `kernel - 1` tokens and those drafted, and the recurrent state."""
-    tp, drafted = how.tp, how.speculative.tokens if how.speculative else 0
-    narrow, wide = state_dtypes(model, how)
+    It is the state of the convolution, of `kernel - 1` tokens and those drafted, and the recurrent state."""
+    drafted = how.speculative.tokens if how.speculative else 0
+    widths = state_dtypes(model, how)
     if kind == "linear_attention":
-        return _linear_state_bytes(model, how, drafted, narrow, wide)
+        return _linear_state_bytes(model, how, drafted, widths)
     if kind == "mamba":
-        mixer = shape.mamba(model)
-        if mixer is None:
-            return None
-        recurrent = mixer.inner // tp * mixer.state * wide
-        if not mixer.heads:
-            return mixer.inner // tp * (mixer.kernel - 1) * narrow + recurrent
-        groups = mixer.groups if mixer.groups % tp == 0 else tp
-        convolved = (mixer.inner + 2 * groups * mixer.state) // tp
-        drafted = drafted if how.release >= since.DELTA_NET_STATES else 0
-        return convolved * (mixer.kernel - 1 + drafted) * narrow + recurrent
+        return _mamba_state_bytes(model, how, drafted, widths)
     if kind == "conv":
-        kernel = shape.number(model.config, "conv_L_cache") or 3
-        drafted = drafted if how.release >= since.SHORT_CONVOLUTIONS else 0
-        return (model.hidden_size or 0) // tp * (kernel - 1 + drafted) * narrow
+        kernel = shape.number(model.config, "conv_L_cache") or shape.CONVOLUTION
+        tokens = kernel - 1 + (drafted if how.release >= since.SHORT_CONVOLUTIONS else 0)
+        return (model.hidden_size or 0) // how.tp * tokens * widths.convolution
     return None
 
 
-def _linear_state_bytes(model: Model, how: Stored, drafted: int, narrow: int, wide: int) -> int | None:
-    """`state_bytes` of linear attention: Gated DeltaNet, Kimi Delta Attention, or lightning attention (float32).
-    `drafted`: tokens; `narrow`, `wide`: as `state_dtypes` returns them."""
+def _mamba_state_bytes(model: Model, how: Stored, drafted: int, widths: StateWidths) -> int | None:
+    """`state_bytes` of Mamba and Mamba 2, whose convolution also has the projections of the states. `drafted`:
+    tokens."""
+    mixer = shape.mamba(model)
+    if mixer is None:
+        return None
+    recurrent = mixer.inner // how.tp * mixer.state * widths.recurrent
+    if not mixer.heads:  # Mamba 1, without drafted tokens
+        return mixer.inner // how.tp * (mixer.kernel - 1) * widths.convolution + recurrent
+    groups = mixer.groups if mixer.groups % how.tp == 0 else how.tp  # replicated: at least one group on each rank
+    convolved = (mixer.inner + 2 * groups * mixer.state) // how.tp
+    tokens = mixer.kernel - 1 + (drafted if how.release >= since.DELTA_NET_STATES else 0)
+    return convolved * tokens * widths.convolution + recurrent
+
+
+FLOAT32 = 4
+"""Bytes per element of lightning attention's states, and by default of Kimi Delta Attention's."""
+DELTA_ATTENTION_DTYPE = Release(0, 30)
+"""From this release on, `--mamba-ssm-cache-dtype` also applies to Kimi Delta Attention."""
+
+
+def _linear_state_bytes(model: Model, how: Stored, drafted: int, widths: StateWidths) -> int | None:
+    """`state_bytes` of linear attention: Gated DeltaNet, Kimi Delta Attention, or lightning attention. `drafted`:
+    tokens."""
     tp = how.tp
-    if (sizes := shape.delta_net(model)) is not None:
-        keys, values, _, kernel = sizes
+    net = shape.delta_net(model)
+    if net is not None:
         key = shape.number(model.config, "linear_key_head_dim") or 128
-        convolution = (2 * keys + values) // tp * (kernel - 1 + drafted) * narrow
-        return convolution + values // tp * key * wide
-    if model.kv_lora_rank and (kda := shape.delta_attention(model)) is not None:
-        width, heads, kernel = kda
-        drafted = drafted if how.release >= since.DELTA_ATTENTION_STATES else 0
-        recurrent = STATE_BYTES.get(how.state_dtypes[1] or "", 4) if how.release >= (0, 30) else 4
-        return 3 * width // tp * (kernel - 1 + drafted) * narrow + width // tp * (width // heads) * recurrent
+        convolution = (2 * net.keys + net.values) // tp * (net.kernel - 1 + drafted) * widths.convolution
+        return convolution + net.values // tp * key * widths.recurrent
+    kda = shape.delta_attention(model) if model.kv_lora_rank else None
+    if kda is not None:
+        tokens = kda.kernel - 1 + (drafted if how.release >= since.DELTA_ATTENTION_STATES else 0)
+        _, recurrent_dtype = how.state_dtypes
+        is_set = recurrent_dtype is not None and how.release >= DELTA_ATTENTION_DTYPE
+        recurrent = STATE_BYTES.get(recurrent_dtype or "", FLOAT32) if is_set else FLOAT32
+        head_dim = kda.width // kda.heads
+        return 3 * kda.width // tp * tokens * widths.convolution + kda.width // tp * head_dim * recurrent
     if model.num_attention_heads and model.head_dim and not model.kv_lora_rank:
-        return model.num_attention_heads // tp * model.head_dim**2 * 4
+        return model.num_attention_heads // tp * model.head_dim**2 * FLOAT32
     return None
 
 
@@ -322,39 +390,34 @@ def of(model: Model, how: Stored) -> Specs | None:
     if how.v1 and compressed_latents.has_compressed_latents(model):
         return _of_compressed_latents(model, how, unknown)
     shared = shape.number(model.config, "num_kv_shared_layers") or 0  # the last layers, which store nothing
-    kinds = list(_kinds(model, min(layers - shared, MAX_LAYERS)))
-    drafted = list(_drafted(model, how))
-    sizes = {kind: attention_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind in ATTENTION}
-    states = {kind: state_bytes(model, how, kind) for kind in {kind for _, kind in kinds} if kind not in ATTENTION}
+    caches = list(_kinds(model, min(layers - shared, MAX_LAYERS)))
+    kinds = {kind for _, kind in caches}
+    sizes = {kind: attention_bytes(model, how, kind) for kind in kinds if kind in ATTENTION}
+    states = {kind: state_bytes(model, how, kind) for kind in kinds if kind not in ATTENTION}
     known = _are_described(model, how, sizes, states)
     per_token = {kind: size for kind, size in sizes.items() if size}
     per_state = {kind: size for kind, size in states.items() if size and how.v1}
     block = _block(model, how, per_token, per_state)
     least_page = block * min(per_token.values()) if per_token else 0
     entries = {kind: _attention(model, how, kind, block, size) for kind, size in per_token.items()}
-    entries |= {
-        kind: _state_spec(model, how, kind, block if per_token else 0, max(size, least_page))
-        for kind, size in per_state.items()
-    }
-    items = [(index, entries[kind]) for index, kind in kinds if kind in entries]
-    items += [
-        (layers + index, _attention(drafter, cut, kind, block, size))
-        for index, (drafter, cut, kind, size) in enumerate(drafted)
-    ]
+    for kind, size in per_state.items():  # a state's page is at least as large as one of attention
+        entries[kind] = _state_spec(model, how, kind, block if per_token else 0, max(size, least_page))
+    items = [(index, entries[kind]) for index, kind in caches if kind in entries]
+    drafted = list(_drafted(model, how))
+    for number, layer in enumerate(drafted):
+        spec = _attention(layer.model, layer.settings, layer.kind, block, layer.bytes_per_token)
+        items.append((layers + number, spec))
     has_mtp = how.speculative is not None and how.speculative.method == "mtp"
-    items += [
-        (index, Spec(FULL, block, block * size, heads=1))
-        for index, size in index_keys.each(
-            model, range(layers + (len(drafted) if has_mtp else 0)), how.release, how.index_dtype
-        )
-    ]
+    with_indexer = range(layers + (len(drafted) if has_mtp else 0))
+    for index, size in index_keys.each(model, with_indexer, how.release, how.index_dtype):
+        items.append((index, Spec(FULL, block, block * size, heads=1)))
     if not items:
         return None
     if how.release < since.STATE_PER_BLOCK:  # attention first, then states (gpu_model_runner get_kv_cache_spec)
         items.sort(key=lambda item: item[1].is_state)
     has_usual_blocks = not model.kv_lora_rank or (how.capability is not None and not how.backend_named)
     sure_blocks = how.block_size is not None or (how.vendor == "nvidia" and has_usual_blocks)
-    is_known_but_for_drafter = known and unknown is not None and len(entries) == 1
+    is_known_but_for_drafter = known and unknown is not None and len(entries) == 1  # one kind: all in one group
     return Specs(
         layers=tuple(items),
         known=known and unknown == 0,
@@ -400,8 +463,8 @@ EAGLE_LAYERS = 1
 def _unknown_drafter(model: Model, how: Stored) -> int | None:
     """Bytes per token that the layers of an unknown drafter take at most, beyond those that `_drafted` counts.
 
-    0 if no drafter is unknown, None if its layers have no bound. An EAGLE head has at most as many key-value heads as
-    the model has query heads."""
+    0 if no drafter is unknown, or if its catalog entry is certain. None if its layers have no bound: only an EAGLE head
+    has one, which has at most as many key-value heads as the model has query heads, and as wide ones."""
     speculative = how.speculative
     if speculative is None or speculative.known:
         return 0
@@ -431,32 +494,48 @@ def _kinds(model: Model, last: int) -> Iterator[tuple[int, str]]:
             yield index, CROSS
 
 
-def _drafted(model: Model, how: Stored) -> Iterator[tuple[Model, Stored, str, int]]:
-    """(model, settings, kind, bytes per token) of each layer of the drafter that stores something; none without a
-    drafter, or for layers of unknown size. Its sizes are those of the model if it has no config.json of its own."""
+class _DraftLayer(NamedTuple):
+    """A layer of a drafter."""
+
+    model: Model
+    """The model whose sizes it has."""
+    settings: Stored
+    kind: str
+    """One of ATTENTION."""
+    bytes_per_token: int
+
+
+def _drafted(model: Model, how: Stored) -> Iterator[_DraftLayer]:
+    """Each layer of the drafter that stores something; none without a drafter, or for layers of unknown size.
+
+    A drafter without a config.json of its own has the sizes of the model, and only full attention. So has a head that
+    is a part of a drafter's layers."""
     speculative = how.speculative
     if speculative is None or not speculative.layers:
         return
     drafter = speculative.drafter or model
-    cut = how._replace(tp=speculative.tp) if speculative.tp and speculative.drafter else how
-    is_model = drafter is not model and speculative.layers == drafter.num_hidden_layers
+    own = how._replace(tp=speculative.tp) if speculative.tp and speculative.drafter else how
+    is_whole_model = drafter is not model and speculative.layers == drafter.num_hidden_layers
     for index in range(min(speculative.layers, MAX_LAYERS)):
-        kind = shape.kind(drafter, index) if is_model else FULL
-        if size := attention_bytes(drafter, cut, kind) if kind in ATTENTION else None:
-            yield drafter, cut, kind, size
+        kind = shape.kind(drafter, index) if is_whole_model else FULL
+        size = attention_bytes(drafter, own, kind) if kind in ATTENTION else None
+        if size:
+            yield _DraftLayer(drafter, own, kind, size)
 
 
 def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int) -> Spec:
     """The KV cache spec of an attention layer. Before the release that has windows or chunks, and in V0, such a layer
     is stored in full. `block`: tokens; `per_token`: bytes."""
     window = _window(model, kind)
-    since_when = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)
-    full = since_when is not None and (not window or not how.v1 or how.release < since_when)
-    if full:
-        window = 0
-    sizes = shape.head_dims(model, kind) if not model.kv_lora_rank else None
+    first = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)  # None: a kind without a window
+    if first is not None and (not window or not how.v1 or how.release < first):
+        kind, window = FULL, 0
+        sizes_kind = SLIDING if first == since.WINDOWS else CHUNKED  # its heads stay those of its own kind
+    else:
+        sizes_kind = kind
+    sizes = shape.head_dims(model, sizes_kind) if not model.kv_lora_rank else None
     heads = parallel.key_value_heads(sizes.heads, how.tp) if sizes else 1
-    return Spec(FULL if full else kind, block, block * per_token, window, heads=heads)
+    return Spec(kind, block, block * per_token, window, heads=heads)
 
 
 def _window(model: Model, kind: str) -> int:
@@ -502,10 +581,10 @@ def _state_spec(model: Model, how: Stored, kind: str, block: int, page: int) -> 
     mode, drafted = state_mode(model, how), how.speculative.tokens if how.speculative else 0
     speculative = drafted if how.release >= (since.SPECULATIVE_STATES if mode == "all" else since.MODES) else 0
     if mode == "all" and block:
-        return Spec(kind, block, page, 0, speculative)
+        return Spec(kind, block, page, states=speculative)
     if mode == "align":
-        return Spec(kind, block, page, 0, 2 + speculative + _checkpoints(model, how, kind), per_block=False)
-    return Spec(kind, 0, page, 0, 1 + speculative, per_block=False)
+        return Spec(kind, block, page, states=2 + speculative + _checkpoints(model, how, kind), per_block=False)
+    return Spec(kind, 0, page, states=1 + speculative, per_block=False)
 
 
 def _checkpoints(model: Model, how: Stored, kind: str) -> int:
@@ -553,11 +632,12 @@ def _block(model: Model, how: Stored, per_token: Mapping[str, int], states: Mapp
     base = how.block_size or (_latent_block(model, how) if latent else BLOCK)
     if not states or not per_token:
         return base
-    largest, least = max(states.values()), min(per_token.values())
     align = _alignment(model, how, base, latent)
-    if state_mode(model, how) == "all":
+    if state_mode(model, how) == "all":  # a state is stored at the end of a chunk
         align = lcm(shape.number(model.config, "mamba_chunk_size", "chunk_size") or CHUNK, align)
-    return max(base, -(-largest // (align * least)) * align)
+    smallest_page = align * min(per_token.values())
+    pages_per_state = -(-max(states.values()) // smallest_page)
+    return max(base, pages_per_state * align)
 
 
 CHUNK = 2048

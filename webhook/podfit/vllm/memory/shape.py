@@ -7,7 +7,7 @@ here has `known = False`, and its layers share the rest of the checkpoint evenly
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -97,72 +97,81 @@ class Shape:
 
 @remembered(256)
 def of(model: Model) -> Shape | None:
-    """The shape; None if layers, hidden size or vocabulary are unknown."""
+    """The shape; None if layers, hidden size or vocabulary are unknown. Layers that are not described have no
+    tensors."""
     layers, hidden, vocab = model.num_hidden_layers, model.hidden_size, model.vocab_size
     if not layers or not hidden or not vocab:
         return None
-    variant_of: dict[_LayerKind, int] = {}
-    double = layers - (number(model.config, "num_kv_shared_layers") or 0)
-    wide = model.config.get("use_double_wide_mlp") is True  # Gemma 4 E2B: in layers that share keys and values
-    compressed = numbers(model.config, "compress_ratios")  # DeepSeek-V4
-    order = tuple(
-        variant_of.setdefault(
-            _LayerKind(
-                kind=kind(model, index),
-                moe=is_moe(model, index),
-                block=layer_tensors.block(model, index),
-                double=wide and index >= double,
-                compression=compressed[index] if index < len(compressed) else 0,
-            ),
-            len(variant_of),
-        )
-        for index in range(model.described_layers)
-    )
+    variant_of: dict[_LayerKind, int] = {}  # in the order of their first layers
+    order = [variant_of.setdefault(layer_kind, len(variant_of)) for layer_kind in _layer_kinds(model, layers)]
     described = [_layer(model, hidden, layer_kind) for layer_kind in variant_of]
     variants = tuple(layer or () for layer in described)
     if layers > len(order):
         variants = (*variants, layer_tensors.least(variants))
-    extra = 0
-    if model.num_nextn_predict_layers:
-        extra = model.num_nextn_predict_layers * (
-            sum(part.elements for part in variants[order[-1]])
-            + 2 * hidden * hidden
-            + (2 * vocab * hidden if _model_types(model) & OWN_TABLES else 0)
-        )
-    embedding = vocab * hidden
-    if per_layer := number(model.config, "hidden_size_per_layer_input"):  # Gemma 3n, Gemma 4 E
-        embedding += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
-        embedding += hidden * layers * per_layer
-    if copies := number(model.config, "altup_num_inputs"):  # Gemma 3n
-        embedding += 2 * (copies - 1) * hidden * hidden
-    if _model_types(model) & POSITIONS:
-        embedding += hidden * (
-            number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
-        )
-    embedding += layer_tensors.encoder(model, hidden)
+    last_layer = sum(part.elements for part in variants[order[-1]])
     return Shape(
         variants=variants,
-        order=order,
+        order=tuple(order),
         layers=layers,
-        embedding=embedding,
+        embedding=_embedding(model, layers, hidden, vocab),
         head=0 if model.tie_word_embeddings else vocab * hidden,
-        extra=extra,
+        extra=_prediction_layers(model, last_layer, hidden, vocab),
         known=all(layer is not None for layer in described),
     )
 
 
+def _layer_kinds(model: Model, layers: int) -> Iterator[_LayerKind]:
+    """The kind of each layer, up to MAX_LAYERS of them. `layers`: all layers of the model."""
+    first_shared = layers - (number(model.config, "num_kv_shared_layers") or 0)
+    is_double_wide = model.config.get("use_double_wide_mlp") is True  # in layers that share keys and values
+    ratios = numbers(model.config, "compress_ratios")
+    for index in range(model.described_layers):
+        yield _LayerKind(
+            kind=kind(model, index),
+            moe=is_moe(model, index),
+            block=layer_tensors.block(model, index),
+            double=is_double_wide and index >= first_shared,
+            compression=ratios[index] if index < len(ratios) else 0,
+        )
+
+
+def _prediction_layers(model: Model, last_layer: int, hidden: int, vocab: int) -> int:
+    """Elements of all layers of multi-token prediction; 0 without them. Each is like the last layer (`last_layer`
+    elements), with a projection of two hidden states, and in some families with an embedding and a head."""
+    tables = 2 * vocab * hidden if _model_types(model) & OWN_TABLES else 0
+    return model.num_nextn_predict_layers * (last_layer + 2 * hidden * hidden + tables)
+
+
+def _embedding(model: Model, layers: int, hidden: int, vocab: int) -> int:
+    """Elements of the tables of tokens and positions, and of an encoder."""
+    elements = vocab * hidden
+    if per_layer := number(
+        model.config, "hidden_size_per_layer_input"
+    ):  # Gemma 3n, Gemma 4 E: a table and a projection
+        elements += (number(model.config, "vocab_size_per_layer_input") or vocab) * layers * per_layer
+        elements += hidden * layers * per_layer
+    if copies := number(model.config, "altup_num_inputs"):  # Gemma 3n: projections to and from the further copies
+        elements += 2 * (copies - 1) * hidden * hidden
+    if _model_types(model) & POSITIONS:
+        positions = number(model.config, "max_position_embeddings", "n_positions", "max_target_positions") or 0
+        elements += hidden * positions
+    return elements + layer_tensors.encoder(model, hidden)
+
+
 def kind(model: Model, index: int) -> str:
-    """The kind of the layer: one of the words of `Model.layer_types`."""
+    """The kind of the layer: one of the words of `Model.layer_types`. Without them, every layer of a model with a
+    window has it."""
     if index < len(model.layer_types):
         return model.layer_types[index]
     return "sliding_attention" if model.sliding_window and not model.layer_types else "full_attention"
 
 
 def is_moe(model: Model, index: int) -> bool:
-    """True if the layer has routed experts.
+    """True if the layer has routed experts: if the model has any, and unless one of the fields excludes the layer.
 
-    DeepSeek `first_k_dense_replace` and `moe_layer_freq`, Qwen `decoder_sparse_step` and `mlp_only_layers`, Llama 4
-    `interleave_moe_layer_step`, Jamba `expert_layer_period`.
+    DeepSeek `first_k_dense_replace` and `moe_layer_freq` (a step, or a list of 0 and 1), Qwen `decoder_sparse_step` and
+    `mlp_only_layers`, Llama 4 `moe_layers` and `interleave_moe_layer_step`, Jamba `expert_layer_period`. A family has
+    only some of them; the first that config.json has decides.
     """
     if not model.num_experts:
         return False
@@ -212,12 +221,14 @@ def _layer(model: Model, hidden: int, layer: _LayerKind) -> Layer | None:
         return None
     if layer.kind in STATELESS:
         return _mlp(model, hidden, moe=layer.kind == "moe")
-    if any(text in STATELESS for text in model.layer_types) or _model_types(model) & PURE_MAMBA:
-        return mixer  # Nemotron-H: a layer is either a mixer or an MLP
+    is_mixer_or_mlp = any(kind in STATELESS for kind in model.layer_types)  # Nemotron-H
+    if is_mixer_or_mlp or _model_types(model) & PURE_MAMBA:
+        return mixer
     mlp = _mlp(model, hidden, moe=layer.moe)
     if mlp is None:
         return None
-    return (*mixer, *mlp, *(mlp if layer.double else ()), *layer_tensors.additional_tensors(model, hidden))
+    second_mlp = mlp if layer.double else ()
+    return (*mixer, *mlp, *second_mlp, *layer_tensors.additional_tensors(model, hidden))
 
 
 def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
@@ -231,30 +242,42 @@ def _mixer(model: Model, hidden: int, kind: str) -> Layer | None:
             return own
         second = _mamba(model, hidden)  # each layer has both parts
         return None if second is None else (*own, *second)
-    config = model.config
     if kind == "linear_attention":
-        if (sizes := delta_net(model)) is not None:
-            keys, values, heads, kernel = sizes
-            return (
-                LayerTensors(hidden * (2 * keys + 2 * values) + values * hidden, "column", "linear"),
-                LayerTensors(hidden * 2 * heads + (2 * keys + values) * kernel, "column", "rest"),
-            )
-        if (delta := delta_attention(model)) is not None:
-            wide, heads, kernel = delta
-            full_rank = _linear_attention(config).get("use_full_rank_gate") is True  # Kimi-K3
-            low_rank_gates, projections = (1, 5) if full_rank else (2, 4)
-            return (
-                LayerTensors(projections * hidden * wide + 3 * wide * kernel, "column", "linear"),
-                LayerTensors(low_rank_gates * (hidden + wide) * (wide // heads) + hidden * heads, "whole", "linear"),
-            )
-        if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:  # lightning attention
-            return (LayerTensors(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
-        return None
+        return _linear_mixer(model, hidden)
     if kind == "mamba":
         return _mamba(model, hidden)
     if kind == "conv":
-        kernel = number(config, "conv_L_cache") or 3
+        kernel = number(model.config, "conv_L_cache") or CONVOLUTION
         return (LayerTensors(4 * hidden * hidden, "column", "linear"), LayerTensors(hidden * kernel, "column", "rest"))
+    return None
+
+
+CONVOLUTION, SSM_CONVOLUTION = 3, 4
+"""Tokens of the convolution if config.json does not state them: of LFM2, and of Mamba and linear attention
+(transformers' class defaults)."""
+
+
+def _linear_mixer(model: Model, hidden: int) -> Layer | None:
+    """The tensors of linear attention: Gated DeltaNet, Kimi Delta Attention, else lightning attention. None if the
+    config lacks a size."""
+    net = delta_net(model)
+    if net is not None:
+        # queries and keys have one width, values and the gate another; `rest`: two gates per head, the convolution
+        projections = hidden * (2 * net.keys + 2 * net.values) + net.values * hidden
+        unquantized = hidden * 2 * net.value_heads + (2 * net.keys + net.values) * net.kernel
+        return (LayerTensors(projections, "column", "linear"), LayerTensors(unquantized, "column", "rest"))
+    kda = delta_attention(model)
+    if kda is not None:
+        has_full_rank_gate = _linear_attention(model.config).get("use_full_rank_gate") is True  # Kimi-K3
+        # queries, keys, values, output, and a gate that is either a matrix of full rank or two of low rank
+        low_rank_gates, projections = (1, 5) if has_full_rank_gate else (2, 4)
+        column = projections * hidden * kda.width + 3 * kda.width * kda.kernel
+        head_dim = kda.width // kda.heads
+        replicated = low_rank_gates * (hidden + kda.width) * head_dim + hidden * kda.heads
+        return (LayerTensors(column, "column", "linear"), LayerTensors(replicated, "whole", "linear"))
+    if model.kv_lora_rank is None and model.num_attention_heads and model.head_dim:
+        # lightning attention: queries, keys, values, a gate and the output
+        return (LayerTensors(5 * hidden * model.num_attention_heads * model.head_dim, "column", "linear"),)
     return None
 
 
@@ -323,7 +346,7 @@ def delta_net(model: Model) -> DeltaNet | None:
     value_heads, value = number(config, "linear_num_value_heads"), number(config, "linear_value_head_dim")
     if not key_heads or not key or not value_heads or not value:
         return None
-    kernel = number(config, "linear_conv_kernel_dim") or 4
+    kernel = number(config, "linear_conv_kernel_dim") or SSM_CONVOLUTION
     return DeltaNet(keys=key_heads * key, values=value_heads * value, value_heads=value_heads, kernel=kernel)
 
 
@@ -345,8 +368,8 @@ def delta_attention(model: Model) -> DeltaAttention | None:
     width = number(nested, "head_dim") or number(config, "linear_head_dim")
     if not heads or not width:
         return None
-    kernel = number(nested, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or 4
-    return DeltaAttention(heads * width, heads, kernel)
+    kernel = number(nested, "short_conv_kernel_size") or number(config, "linear_conv_kernel_dim") or SSM_CONVOLUTION
+    return DeltaAttention(width=heads * width, heads=heads, kernel=kernel)
 
 
 def _linear_attention(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -356,13 +379,18 @@ def _linear_attention(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Mamba(NamedTuple):
-    """Sizes of a Mamba mixer; `heads` is 0 for Mamba 1."""
+    """Sizes of a Mamba mixer."""
 
     inner: int
+    """Width between its two projections."""
     state: int
+    """Elements of the recurrent state per element of that width."""
     kernel: int
+    """Tokens of the convolution."""
     groups: int
+    """Groups of heads that share the projections of their states."""
     heads: int
+    """0 for Mamba 1, which has none."""
     head_dim: int
 
 
@@ -371,18 +399,24 @@ def mamba(model: Model) -> Mamba | None:
     without the size of a state."""
     config = model.config
     state = number(config, "ssm_state_size", "mamba_d_state", "state_size")
-    kernel = number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or 4
     heads = number(config, "mamba_num_heads", "mamba_n_heads", "num_heads") or 0
-    width = number(config, "mamba_head_dim", "mamba_d_head") or 0
+    head_dim = number(config, "mamba_head_dim", "mamba_d_head") or 0
     inner = number(config, "mamba_d_ssm", "intermediate_size" if model.model_type == "falcon_mamba" else "mamba_inner")
-    if not inner:
+    if not inner:  # the heads' width, else the hidden size times a factor, 2 by default
         expand = number(config, "mamba_expand", "expand") or 2
-        inner = heads * width or expand * (model.hidden_size or 0)
+        inner = heads * head_dim or expand * (model.hidden_size or 0)
     if not state or not inner:
         return None
-    if heads and not width:
-        width = inner // heads
-    return Mamba(inner, state, kernel, number(config, "n_groups", "mamba_n_groups") or 1, heads, width)
+    if heads and not head_dim:
+        head_dim = inner // heads
+    return Mamba(
+        inner=inner,
+        state=state,
+        kernel=number(config, "conv_kernel", "mamba_d_conv", "conv_kernel_size") or SSM_CONVOLUTION,
+        groups=number(config, "n_groups", "mamba_n_groups") or 1,
+        heads=heads,
+        head_dim=head_dim,
+    )
 
 
 def _mamba(model: Model, hidden: int) -> Layer | None:
@@ -405,56 +439,58 @@ def _mamba(model: Model, hidden: int) -> Layer | None:
 
 def _mlp(model: Model, hidden: int, *, moe: bool) -> Layer | None:
     """The tensors of a dense MLP, or of router, experts and shared experts (`moe`), to which `enable_moe_block` adds
-    the dense MLP. None if a size is unknown."""
-    config, inner = model.config, _intermediate(model)
+    the dense MLP. None if a size is unknown; empty if only the width of that additional MLP is."""
+    inner = _intermediate(model)
     matrices = 2 if is_ungated(model) else 3
-    dense = inner
     if not moe:
-        dense = number(config, "intermediate_size_mlp") or inner
-    if not moe or config.get("enable_moe_block"):
-        if not dense:
-            return None if not moe else ()
-        plain: Layer = (LayerTensors(matrices * hidden * dense, "column", "mlp"),)
-        if not moe:
-            return plain
-    else:
-        plain = ()
+        dense = number(model.config, "intermediate_size_mlp") or inner  # Llama 4: its dense layers
+        return (LayerTensors(matrices * hidden * dense, "column", "mlp"),) if dense else None
+    has_dense_mlp = bool(model.config.get("enable_moe_block"))
+    if has_dense_mlp and not inner:
+        return ()
     experts, width = model.num_experts, model.moe_intermediate_size or inner
     if not experts or not width:
         return None
-    latent = layer_tensors.latent_width(config)
-    items = [
-        *plain,
-        LayerTensors(experts * matrices * (latent or hidden) * width, "experts", "experts"),
-        LayerTensors(hidden * experts + 2 * hidden * (latent or 0), "whole", "rest"),
-    ]
-    shared = number(config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
-                    "shared_intermediate_size")  # fmt: skip
-    if model.n_shared_experts:
-        shared = model.n_shared_experts * (shared or width)
-    elif model.model_type and model.model_type.startswith("llama4"):
-        shared = width
+    latent = layer_tensors.latent_width(model.config)
+    router_and_projections = hidden * experts + 2 * hidden * (latent or 0)
+    items = [LayerTensors(matrices * hidden * inner, "column", "mlp")] if has_dense_mlp and inner else []
+    items.append(LayerTensors(experts * matrices * (latent or hidden) * width, "experts", "experts"))
+    items.append(LayerTensors(router_and_projections, "whole", "rest"))
+    shared = _shared_width(model, width)
     if shared:
         items.append(LayerTensors(matrices * hidden * shared, "column", "shared"))
     return tuple(items)
+
+
+def _shared_width(model: Model, width: int) -> int:
+    """Width of all shared experts of a layer together; 0 without them. `width`: of a routed expert."""
+    stated = number(model.config, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                    "shared_intermediate_size")  # fmt: skip
+    if model.n_shared_experts:
+        return model.n_shared_experts * (stated or width)
+    if model.model_type and model.model_type.startswith("llama4"):  # one, which config.json does not state
+        return width
+    return stated or 0
 
 
 def _intermediate(model: Model) -> int | None:
     """Width of the dense MLP. Qwen 1 states twice the width; LFM2 uses two thirds, rounded up to `block_multiple_of`.
     None if unknown."""
     inner = model.intermediate_size
-    if inner and model.model_type == "qwen":
+    if not inner:
+        is_fourfold = bool(_model_types(model) & FOURFOLD)
+        return 4 * model.hidden_size if is_fourfold and model.hidden_size else inner
+    if model.model_type == "qwen":
         return inner // 2
-    if not inner and _model_types(model) & FOURFOLD:
-        return 4 * (model.hidden_size or 0) or None
-    if inner and "lfm2" in _model_types(model) and model.config.get("block_auto_adjust_ff_dim"):
-        multiple = number(model.config, "block_multiple_of") or 256
+    if "lfm2" in _model_types(model) and model.config.get("block_auto_adjust_ff_dim"):
+        multiple = number(model.config, "block_multiple_of") or 256  # transformers' class default
         return -(-(2 * inner // 3) // multiple) * multiple
     return inner
 
 
 def routed_width(model: Model) -> int:
-    """Width of the hidden states that reach the routed experts: Nemotron-3-Super projects them to a latent first."""
+    """Width of the hidden states that reach the routed experts: Nemotron-3-Super projects them to a latent first. 0 if
+    unknown."""
     latent = model.config.get("moe_latent_size")
     return latent if isinstance(latent, int) and latent > 0 else model.hidden_size or 0
 

@@ -42,10 +42,10 @@ def _vision(model: Model) -> int:
     given = model.vision_config
     if not given:
         return 0
-    family = model.model_type or ""
-    own = str(given.get("model_type") or "")
+    family = model.model_type or ""  # of the whole model
+    own = str(given.get("model_type") or "")  # of the tower
     if own == "gemma3n_vision":
-        return 300_000_000 + 2048 * (model.hidden_size or 2048)  # MobileNetV5-300M
+        return MOBILENET + MOBILENET_WIDTH * (model.hidden_size or MOBILENET_WIDTH)
     config = {**SILENT.get("qwen2_vl" if family == "qwen2_vl" else own, {}), **given}
     depth = number(config, "depth", "num_hidden_layers", "layers")
     hidden = number(config, "embed_dim" if family == "qwen2_vl" else "hidden_size", "width", "embed_dim")
@@ -55,30 +55,44 @@ def _vision(model: Model) -> int:
     if family.startswith("glm4v"):
         inner = number(config, "out_hidden_size") or inner
     layers = depth + (number(config, "num_global_layers") or 0)
-    body = layers * (4 * hidden * hidden + (3 if own in GATED or family in GATED else 2) * hidden * inner)
-    return body + _patches(config, family, hidden) + _projector(model, config, family, hidden)
+    matrices = 3 if own in GATED or family in GATED else 2
+    attention, mlp = 4 * hidden * hidden, matrices * hidden * inner
+    return layers * (attention + mlp) + _patches(config, family, hidden) + _projector(model, config, family, hidden)
+
+
+MOBILENET, MOBILENET_WIDTH = 300_000_000, 2048
+"""Parameters of Gemma 3n's tower, MobileNetV5-300M, and the width of its result."""
+USUAL_PATCH = 14
+"""Pixels of a patch's side if the config does not state them: those of most towers."""
+GEMMA4_POSITIONS = 10_240
+"""Positions of Gemma 4's tower in each of two directions, if the config does not state them."""
+MLLAMA_RATIOS, MLLAMA_TILES, MLLAMA_SIDE = 9, 4, 560
+"""Aspect ratios with their padding, tiles of an image, and pixels of a tile's side (Llama 3.2 Vision)."""
 
 
 def _patches(config: Mapping[str, Any], family: str, hidden: int) -> int:
-    """The number of weights that embed patches and their positions."""
-    side = _side(config.get("patch_size")) or 14
+    """The number of weights that embed patches of three colors, and their positions. Families of Qwen and GLM compute
+    the positions instead, unless the config states a number."""
+    side = _side(config.get("patch_size")) or USUAL_PATCH
+    image = _side(config.get("image_size"))
     frames = 2 if family.startswith(PATCHED_TWICE) else 1
-    size = 3 * frames * side * side * hidden
+    patch = 3 * frames * side * side * hidden
     positions = number(config, "num_position_embeddings") or 0
     if family.startswith("gemma4"):
-        positions = 2 * (number(config, "position_embedding_size") or 10240)
-    elif not positions and (image := _side(config.get("image_size"))) and not family.startswith(("qwen", "glm4v")):
+        positions = 2 * (number(config, "position_embedding_size") or GEMMA4_POSITIONS)
+    elif not positions and image and not family.startswith(("qwen", "glm4v")):
         positions = (image // side) ** 2
-    if family == "mllama":  # aspect ratios × tiles × patches
-        positions += 9 * 4 * ((_side(config.get("image_size")) or 560) // side) ** 2
-    return size + positions * hidden
+    if family == "mllama":
+        positions += MLLAMA_RATIOS * MLLAMA_TILES * ((image or MLLAMA_SIDE) // side) ** 2
+    return patch + positions * hidden
 
 
 def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int) -> int:
-    """Parameters of the projector from the tower's width to the language model's."""
-    text = model.hidden_size or hidden
-    out = number(config, "out_hidden_size") or text
-    merged = 4 * hidden  # 2 × 2 patches
+    """Parameters of the projector from the tower's width (`hidden`) to the language model's, by the modules of each
+    family; for others two matrices. `config`: the tower's; `family`: the model's type."""
+    text = model.hidden_size or hidden  # width of the language model
+    out = number(config, "out_hidden_size") or text  # width of the result
+    merged = 4 * hidden  # width of 2 × 2 patches
     if family.startswith("qwen2_vl"):
         return merged * merged + merged * (number(config, "hidden_size") or text)
     if family.startswith("glm4v"):
@@ -109,36 +123,40 @@ def _projector(model: Model, config: Mapping[str, Any], family: str, hidden: int
 
 
 def _audio(model: Model) -> int:
-    """Parameters of the audio encoder, usually Whisper's: two convolutions, positions, layers."""
+    """Parameters of the audio encoder, usually Whisper's: two convolutions, positions, layers. 0 without one, or if a
+    size is unknown."""
     config = model.config.get("audio_config")
     if not isinstance(config, Mapping):
         return 0
     if str(config.get("model_type") or model.model_type).startswith(("gemma3n", "gemma4")):
-        # a conformer: two MLPs of four times the width, attention with positions, a gated convolution
         wide = number(config, "hidden_size") or 0
         blocks = number(config, "conf_num_hidden_layers", "num_hidden_layers") or 0
-        return blocks * 24 * wide * wide + wide * (model.hidden_size or wide)
-    depth, hidden = (
-        number(config, "encoder_layers", "num_hidden_layers"),
-        number(config, "d_model", "hidden_size"),
-    )
+        return blocks * CONFORMER_SQUARES * wide * wide + wide * (model.hidden_size or wide)
+    depth = number(config, "encoder_layers", "num_hidden_layers")
+    hidden = number(config, "d_model", "hidden_size")
     inner = number(config, "encoder_ffn_dim", "intermediate_size")
     if not depth or not hidden or not inner:
         return 0
-    bins, positions = (
-        number(config, "num_mel_bins") or 128,
-        number(config, "max_source_positions") or 1500,
-    )
-    ends = (3 * bins + 3 * hidden + positions) * hidden + hidden * (model.hidden_size or hidden)
-    return ends + depth * (4 * hidden * hidden + 2 * hidden * inner)
+    bins = number(config, "num_mel_bins") or WHISPER_BINS
+    positions = number(config, "max_source_positions") or WHISPER_POSITIONS
+    convolutions_and_positions = (3 * bins + 3 * hidden + positions) * hidden
+    projector = hidden * (model.hidden_size or hidden)
+    attention, mlp = 4 * hidden * hidden, 2 * hidden * inner
+    return convolutions_and_positions + projector + depth * (attention + mlp)
+
+
+CONFORMER_SQUARES = 24
+"""Matrices of width × width in a block of a conformer: two MLPs of four times the width (16), attention with positions
+(5), and a gated convolution (3)."""
+WHISPER_BINS, WHISPER_POSITIONS = 128, 1500
+"""Mel bins and positions of Whisper large, if the config does not state them."""
 
 
 def _number(config: Mapping[str, Any], key: str, default: float) -> float:
-    """A field as a number, or the default."""
+    """A field as a positive number, or the default; 64 and more is taken for a mistake."""
     value = config.get(key)
-    return (
-        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 64 else default
-    )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and isinstance(value, int | float) and 0 < value < 64 else default
 
 
 def _side(value: object) -> int | None:
