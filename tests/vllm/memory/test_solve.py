@@ -201,7 +201,7 @@ def test_a_ratio_of_the_weights_says_what_a_plan_says(
     where = on(card.with_memory(gib << 30), count=tp)
     for steps in (5, 75):
         found = alternatives(args, shape, where, steps=steps)
-        with patch.object(Search, "_times", return_value=0.0):
+        with patch.object(Search, "_rank_ratio", return_value=0.0):
             assert alternatives(args, shape, where, steps=steps) == found
 
 

@@ -115,38 +115,45 @@ Check = Literal["layers", "first group", "groups"]
 
 def check(release: Release) -> Check:
     """The layers and groups that the check of one request counts."""
-    return "layers" if release < FIRST_GROUP else "first group" if release < ALL_GROUPS else "groups"
+    if release < FIRST_GROUP:
+        return "layers"
+    return "first group" if release < ALL_GROUPS else "groups"
 
 
 def ratio(release: Release) -> float:
-    """The factor in `RATIOS`; 0 for earlier releases."""
-    return next((factor for since, factor in RATIOS if release >= since), 0.0)
+    """The factor in `RATIOS`, which are sorted from the newest release; 0 for releases before them."""
+    for since, factor in RATIOS:
+        if release >= since:
+            return factor
+    return 0.0
 
 
 def supports_manager(connector: Mapping[str, Any], release: Release, *, built_in: bool) -> bool | None:
-    """True if a `--kv-transfer-config` leaves the hybrid KV cache manager on; None for another package's connector.
+    """True if a `--kv-transfer-config` (`connector`) leaves the hybrid KV cache manager on; None if that is unknown,
+    because the connector is another package's.
 
-    `built_in`: whether BUILT_IN is set."""
+    A MultiConnector leaves it on if all of its connectors do. `built_in`: BUILT_IN is set."""
     if release < CONNECTORS:
         return False
-    if connector.get("kv_connector_module_path"):
-        return None
-    packaged, since_release = OF_THE_PACKAGE
-    if connector.get("kv_connector") == packaged and release >= since_release and not built_in:
-        return None
     name, extra = connector.get("kv_connector"), connector.get("kv_connector_extra_config")
+    packaged, packaged_since = OF_THE_PACKAGE
+    is_packaged = name == packaged and release >= packaged_since and not built_in
+    if connector.get("kv_connector_module_path") or is_packaged:
+        return None
     since = dict(SUPPORTS_MANAGER).get(str(name))
     if since is None or release < since:
         return False
     parts = extra.get("connectors") if isinstance(extra, Mapping) else None
     if name != "MultiConnector" or not isinstance(parts, list):
         return True
-    each = [
+    supported = [
         supports_manager(part, release, built_in=built_in)
         for part in parts
-        if isinstance(part, Mapping) and part.get("kv_connector") != name
+        if isinstance(part, Mapping) and part.get("kv_connector") != name  # one in itself would have no end
     ]
-    return False if False in each else None if None in each else True
+    if False in supported:
+        return False
+    return None if None in supported else True
 
 
 def keeps_states(model: Model) -> bool:

@@ -230,8 +230,8 @@ def attention_bytes(model: Model, how: Stored, kind: str) -> int | None:
 def _unpacked_latent_bytes(model: Model, how: Stored, stride: Stride) -> int:
     """Bytes of one token as whole heads, of a model with latents that are not stored as such.
 
-    Keys and values are padded to ALIGNED (vLLM 0.6 models/deepseek_v2.py). From 0.7.1, values are padded to the width of
-    keys."""
+    Keys and values are padded to ALIGNED (vLLM 0.6 models/deepseek_v2.py). From 0.7.1, values are padded to the width
+    of keys."""
     heads = max(1, (model.num_attention_heads or 1) // how.tp)
     keys = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
     width = keys if keys and how.release >= (0, 7, 1) else ALIGNED
@@ -463,8 +463,8 @@ EAGLE_LAYERS = 1
 def _unknown_drafter(model: Model, how: Stored) -> int | None:
     """Bytes per token that the layers of an unknown drafter take at most, beyond those that `_drafted` counts.
 
-    0 if no drafter is unknown, or if its catalog entry is certain. None if its layers have no bound: only an EAGLE head
-    has one, which has at most as many key-value heads as the model has query heads, and as wide ones."""
+    0 if no drafter is unknown, or if its catalog entry is certain. None if its layers have no bound. Only an EAGLE head
+    has one: it has at most as many key-value heads as the model has query heads, and as wide ones."""
     speculative = how.speculative
     if speculative is None or speculative.known:
         return 0
@@ -527,15 +527,11 @@ def _attention(model: Model, how: Stored, kind: str, block: int, per_token: int)
     """The KV cache spec of an attention layer. Before the release that has windows or chunks, and in V0, such a layer
     is stored in full. `block`: tokens; `per_token`: bytes."""
     window = _window(model, kind)
-    first = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)  # None: a kind without a window
-    if first is not None and (not window or not how.v1 or how.release < first):
-        kind, window = FULL, 0
-        sizes_kind = SLIDING if first == since.WINDOWS else CHUNKED  # its heads stay those of its own kind
-    else:
-        sizes_kind = kind
-    sizes = shape.head_dims(model, sizes_kind) if not model.kv_lora_rank else None
+    first = {SLIDING: since.WINDOWS, CHUNKED: since.CHUNKS}.get(kind)  # None: a kind that is never stored in full
+    is_full = first is not None and (not window or not how.v1 or how.release < first)
+    sizes = shape.head_dims(model, kind) if not model.kv_lora_rank else None
     heads = parallel.key_value_heads(sizes.heads, how.tp) if sizes else 1
-    return Spec(kind, block, block * per_token, window, heads=heads)
+    return Spec(FULL if is_full else kind, block, block * per_token, 0 if is_full else window, heads=heads)
 
 
 def _window(model: Model, kind: str) -> int:

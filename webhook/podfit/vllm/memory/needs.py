@@ -70,13 +70,25 @@ class Offer:
 
     @property
     def there(self) -> bool:
-        """True if the cluster has as many GPUs; true without a cluster."""
+        """True if the cluster has enough GPUs for all replicas; true without a cluster."""
         return self.stock.gpus is None or self.all_gpus <= self.stock.gpus
 
     @property
-    def rank(self) -> tuple[bool, bool, int, int]:
-        """Sort key, the best first: (the cluster lacks GPUs, the answers may change, bytes of all GPUs, GPUs)."""
-        return not self.there, bool(self.changes), self.memory, self.gpus
+    def rank(self) -> OfferRank:
+        """Sort key, the best first."""
+        return OfferRank(not self.there, bool(self.changes), self.memory, self.gpus)
+
+
+class OfferRank(NamedTuple):
+    """The order of offers: the one that compares less is better."""
+
+    lacks_gpus: bool
+    """The cluster has too few of them."""
+    changes_answers: bool
+    memory: int
+    """Bytes of GPU memory of all replicas, used instead of a price."""
+    gpus: int
+    """GPUs of one replica."""
 
 
 CATALOGUE = tuple(Stock(label) for label in PRODUCTS)
@@ -84,13 +96,19 @@ CATALOGUE = tuple(Stock(label) for label in PRODUCTS)
 
 
 def stocks(nodes: Iterable[Node]) -> list[Stock]:
-    """The whole NVIDIA GPUs of live nodes, by the label nvidia.com/gpu.product."""
-    counts: dict[str, list[int]] = {}
+    """The whole NVIDIA GPUs of live nodes, by the label nvidia.com/gpu.product, in its alphabetical order. Nodes
+    without the label, and with shared GPUs or only MIG slices, are left out."""
+    counts: dict[str, list[int]] = {}  # label → GPUs of each node
     for node in nodes:
         label, count = node.labels.get(PRODUCT, ""), node.allocatable.get(RESOURCE, 0)
-        if count and not label.endswith("-SHARED") and any(not gpu.mig for gpu in by_name(label) if label):
+        if not count or not label or label.endswith("-SHARED"):
+            continue
+        if any(not gpu.mig for gpu in by_name(label)):
             counts.setdefault(label, []).append(int(count))
-    return [Stock(label, max(items), len(items), sum(items)) for label, items in sorted(counts.items())]
+    return [
+        Stock(product=label, per_node=max(of_nodes), nodes=len(of_nodes), gpus=sum(of_nodes))
+        for label, of_nodes in sorted(counts.items())
+    ]
 
 
 def offers(
@@ -105,62 +123,77 @@ def offers(
 ) -> list[Offer]:
     """Per GPU model the cheapest way to hold `users` requests of `context` tokens at once, best first.
 
-    If a way that changes the model's answers is cheaper, it is added. `gpus`: those of one replica, if the user fixed
-    them. `users` None: at least one request, and the release's own `max_num_seqs`.
+    If a way that changes the model's answers is cheaper, the cheapest of these is added. `gpus`: those of one replica,
+    if the user fixed them. `users` None: at least one request, and the release's own `max_num_seqs`.
     """
     items: list[Offer] = []
     for stock in stocks:
-        card = by_name(stock.product)
-        cheapest: list[Offer] = []
-        for changes, variant in _variants(args, model, card):
-            ways = list(_ways(args, variant, stock, card, changes, context=context, users=users, gpus=gpus, env=env))
+        gpu_models = by_name(stock.product)
+        cheapest: list[Offer] = []  # of each variant; each cheaper than those before
+        for variant in _variants(args, model, gpu_models):
+            ways = _ways(args, variant, stock, gpu_models, context=context, users=users, gpus=gpus, env=env)
             best = min(ways, key=lambda offer: offer.rank, default=None)
             if best is not None and all(best.memory < offer.memory for offer in cheapest):
                 cheapest.append(best)
-        items += cheapest[:1] + sorted(cheapest[1:], key=lambda offer: offer.memory)[:1]
+        items += cheapest[:1]
+        items += sorted(cheapest[1:], key=lambda offer: offer.memory)[:1]
     return sorted(items, key=lambda offer: offer.rank)
 
 
-def _variants(args: EngineArgs, model: Model, where: Sequence[Gpu]) -> Iterator[tuple[Mapping[str, Any], Model]]:
-    """(changed arguments, model) for the model unchanged, with an 8-bit KV cache, and as each quantized copy."""
-    yield {}, model
-    capability = min((gpu.compute_capability or (0, 0) for gpu in where), default=(0, 0))
+class _Variant(NamedTuple):
+    """The engine, or one that answers almost like it with less memory."""
+
+    changes: Mapping[str, Any]
+    """Argument → value; "model" → another checkpoint. Empty: the engine itself."""
+    model: Model
+
+
+def _variants(args: EngineArgs, model: Model, gpu_models: Sequence[Gpu]) -> Iterator[_Variant]:
+    """The model unchanged, with an 8-bit KV cache, and as each quantized copy of another size, if the arguments set
+    neither and the GPUs have the kernels."""
+    yield _Variant({}, model)
+    capability = min((gpu.compute_capability or (0, 0) for gpu in gpu_models), default=(0, 0))
     if capability >= FP8_CACHE and args.given.get("kv_cache_dtype") in (None, "auto"):
-        yield {"kv_cache_dtype": "fp8"}, model
-    if not args.given.get("quantization"):
-        sizes: set[float] = set()
-        for copy in served_copies.copies(model, where):
-            scheme = quantisation.scheme(copy, None)
-            if scheme is not None and round(scheme.bytes, 1) not in sizes:
-                sizes.add(round(scheme.bytes, 1))
-                yield {"model": copy.id}, copy
+        yield _Variant({"kv_cache_dtype": "fp8"}, model)
+    if args.given.get("quantization"):
+        return
+    sizes: set[float] = set()
+    for copy in served_copies.copies(model, gpu_models):
+        scheme = quantisation.scheme(copy, None)
+        if scheme is not None and round(scheme.bytes, 1) not in sizes:
+            sizes.add(round(scheme.bytes, 1))
+            yield _Variant({"model": copy.id}, copy)
 
 
 def _ways(
     args: EngineArgs,
-    model: Model,
+    variant: _Variant,
     stock: Stock,
-    where: tuple[Gpu, ...],
-    changes: Mapping[str, Any],
+    gpu_models: tuple[Gpu, ...],
     *,
     context: int,
     users: int | None,
     gpus: int | None,
     env: Mapping[str, str] | None,
 ) -> Iterator[Offer]:
-    """Offers on one kind of GPU, one for each number of GPUs that fits."""
-    own = {dest: value for dest, value in changes.items() if dest != "model"}
-    entries = {**own, "max_model_len": context, **({"max_num_seqs": users} if users else {})}
+    """Offers of a variant on one kind of GPU, one for each number of GPUs (`gpus`, or of GPU_COUNTS) that fits. None if
+    `gpu_models` is empty: the tables do not have the GPU."""
+    if not gpu_models:
+        return
+    changes = {**variant.changes, "max_model_len": context}  # `with_changes` leaves the checkpoint out
+    if users:
+        changes["max_num_seqs"] = users
     for size in (gpus,) if gpus else GPU_COUNTS:
-        if not where or size > stock.per_node or not (size == 1 or divisible(model, size, args)):
+        if size > stock.per_node or not (size == 1 or divisible(variant.model, size, args)):
             continue
-        changed = with_changes(args, {**entries, "tensor_parallel_size": size})
-        release_plan = plan.judge(changed, model, Accelerator(where, size), env=env)
+        changed = with_changes(args, {**changes, "tensor_parallel_size": size})
+        release_plan = plan.judge(changed, variant.model, Accelerator(gpu_models, size), env=env)
         if release_plan.verdict != "fits" or release_plan.ledger is None:
             continue
-        holds = capacity(release_plan.ledger)
-        replicas = 1 if holds is None else math.ceil((users or 1) / holds)
-        yield Offer(stock, size, replicas, replicas * (holds or users or 1), release_plan.ledger, changes)
+        requests = capacity(release_plan.ledger)
+        replicas = 1 if requests is None else math.ceil((users or 1) / requests)
+        held = replicas * (requests or users or 1)  # an encoder holds any number
+        yield Offer(stock, size, replicas, held, release_plan.ledger, variant.changes)
 
 
 def capacity(ledger: GpuLedger) -> int | None:

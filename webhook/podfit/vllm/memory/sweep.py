@@ -58,35 +58,38 @@ def sweep(
     context_lengths: Sequence[int] | None = None,
 ) -> Iterator[SweepRow]:
     """A row for each GPU model and each tensor-parallel size of one node that divides the heads, in the order of the
-    argument `products`. `context_lengths`: context lengths, by default `lengths(model)`."""
+    argument `products`. Labels that the tables do not have get no row. `context_lengths`: tokens; by default
+    `lengths(model)`."""
     context_lengths = context_lengths or lengths(model)
     now = parallel.read(args, env)
-    others = now.pp * now.pcp * now.dp_local
-    entries = {label: by_name(label) for label in products}
-    candidates = [Candidate(gpu) for gpus in entries.values() for gpu in gpus]
+    gpus_per_tensor_rank = now.pp * now.pcp * now.dp_local
+    gpus_of_label = {label: by_name(label) for label in products}
+    candidates = [Candidate(gpu) for gpus in gpus_of_label.values() for gpu in gpus]
+    most = max(NODE, gpus_per_tensor_rank)
     sizes = [
         size
         for size in (1, 2, 4, NODE)
-        if size * others <= max(NODE, others) and (size == 1 or divisible(model, size, args))
+        if size * gpus_per_tensor_rank <= most and (size == 1 or divisible(model, size, args))
     ]
-    planned = {
-        (size, length): partition(
-            with_changes(args, {"tensor_parallel_size": size, "max_model_len": length}), model, candidates, env=env
-        )
-        for size in sizes
-        for length in context_lengths
-    }
-    for label, gpus in entries.items():
+    planned: dict[tuple[int, int], Partition] = {}  # (tensor-parallel size, context length) → the plans of all GPUs
+    for size in sizes:
+        for length in context_lengths:
+            changed = with_changes(args, {"tensor_parallel_size": size, "max_model_len": length})
+            planned[size, length] = partition(changed, model, candidates, env=env)
+    for label, gpus in gpus_of_label.items():
         for size in sizes if gpus else ():
-            yield SweepRow(
-                label, size * others, {number: _cell(planned[size, number], gpus) for number in context_lengths}
-            )
+            cells = {length: _cell(planned[size, length], gpus) for length in context_lengths}
+            yield SweepRow(product=label, gpus=size * gpus_per_tensor_rank, cells=cells)
 
 
 def _cell(planned: Partition, gpus: Sequence[Gpu]) -> Cell:
-    """The cell of a name, which may stand for several GPU models: the least of what they hold."""
+    """The cell of a label, which may stand for several GPU models: `unsure` if their plans differ, and the least number
+    of requests that one of them has room for."""
     names = {gpu.name for gpu in gpus}
     verdicts = {gpu.verdict for gpu in planned.gpus if gpu.gpu.name in names}
-    ledgers = [planned.engine.plan_on(gpu).ledger for gpu in gpus]
-    held = [ledger.max_concurrency for ledger in ledgers if ledger is not None and ledger.max_concurrency is not None]
-    return Cell(verdicts.pop() if len(verdicts) == 1 else "unsure", min(held, default=None))
+    requests = []
+    for gpu in gpus:
+        ledger = planned.engine.plan_on(gpu).ledger
+        if ledger is not None and ledger.max_concurrency is not None:
+            requests.append(ledger.max_concurrency)
+    return Cell(verdicts.pop() if len(verdicts) == 1 else "unsure", min(requests, default=None))

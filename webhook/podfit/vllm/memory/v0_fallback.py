@@ -63,36 +63,61 @@ GRAMMARS: Mapping[str, Release] = {"outlines": Release(0, 10), "lm-format-enforc
 """--guided-decoding-backend → the first release in which it does not start V0 (config.py GuidedDecodingBackendV1)."""
 _V1_SINCE = {name: release for release, names in V1_MODELS.items() for name in names}
 IN_V1_SPECULATION = frozenset({"ngram", "[ngram]", "medusa", "eagle", "eagle3", "deepseek_mtp"})
+"""Methods of speculative decoding that V1 has from DRAFTS on."""
+EVERY_DRAFT = Release(0, 10)
+"""Since then no method of speculative decoding starts V0."""
 
 
 def falls_back(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
-    """True if an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11."""
+    """True if an argument, the model or the GPU is not supported by V1 in this release, for releases before 0.11.
+
+    `capability`: the GPU's compute capability; an unknown one (None) supports everything."""
     given = memory_arguments.args.given
-    stored = memory_arguments.model.config.get("quantization_config")
-    method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
     return (
-        (capability is not None and capability < (8, 0) and release < BEFORE_AMPERE)
+        _is_before_ampere(capability, release)
+        or _lacks_model(memory_arguments.model, release)
         or any(given.get(name) for name in ALWAYS)
-        or release < _V1_SINCE.get(next(iter(memory_arguments.model.architectures), ""), FIRST)
-        or (release < kv_releases.STATES and kv_releases.keeps_states(memory_arguments.model))
         or _above_one(given, "num_scheduler_steps", "max_num_partial_prefills", "max_long_partial_prefills")
         or given.get("load_format") == "sharded_state"
-        or (given.get("load_format") == "tensorizer" and release < DRAFTS)
-        or (given.get("scheduling_policy") == "priority" and release < POOLERS)
-        or (given.get("dtype") in ("float", "float32") and release < POOLERS)
-        or (memory_arguments.pooling and release < POOLERS)
-        or (bool(given.get("otlp_traces_endpoint") or given.get("collect_detailed_traces")) and release < TRACES)
-        or (method == "gguf" and release < DRAFTS)
-        or (bool(given.get("kv_transfer_config") or given.get("additional_config")) and release < CONNECTORS)
-        or (
-            release < IN_V1
-            and bool(given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes")
-        )
+        or _lacks_until_later(memory_arguments, release)
         or _no_backend(memory_arguments, release)
         or _no_stages(memory_arguments, release)
         or _no_speculation(given, release)
         or _no_cache_dtype(memory_arguments, release, capability)
     )
+
+
+def _is_before_ampere(capability: tuple[int, int] | None, release: Release) -> bool:
+    """True if the GPU is one on which V1 of this release does not run."""
+    return capability is not None and capability < (8, 0) and release < BEFORE_AMPERE
+
+
+def _lacks_architecture(model: Model, release: Release) -> bool:
+    """True if V1 of this release does not run the model's first architecture; False for architectures that V1 always
+    ran."""
+    architecture = model.architectures[0] if model.architectures else ""
+    return release < _V1_SINCE.get(architecture, FIRST)
+
+
+def _lacks_model(model: Model, release: Release) -> bool:
+    """True if V1 of this release does not run the model: its architecture, or its layers with states."""
+    return _lacks_architecture(model, release) or (release < kv_releases.STATES and kv_releases.keeps_states(model))
+
+
+def _lacks_until_later(memory_arguments: MemoryArguments, release: Release) -> bool:
+    """True if an argument or the quantization needs something that V1 has only in a later release."""
+    given = memory_arguments.args.given
+    stored = memory_arguments.model.config.get("quantization_config")
+    method = given.get("quantization") or (stored.get("quant_method") if isinstance(stored, Mapping) else None)
+    needed_since: tuple[tuple[object, Release], ...] = (
+        (given.get("cpu_offload_gb") or given.get("enable_lora") or method == "bitsandbytes", IN_V1),
+        (given.get("kv_transfer_config") or given.get("additional_config"), CONNECTORS),
+        (method == "gguf" or given.get("load_format") == "tensorizer", DRAFTS),
+        (given.get("scheduling_policy") == "priority", POOLERS),
+        (given.get("dtype") in ("float", "float32") or memory_arguments.pooling, POOLERS),
+        (given.get("otlp_traces_endpoint") or given.get("collect_detailed_traces"), TRACES),
+    )
+    return any(is_needed and release < since for is_needed, since in needed_since)
 
 
 def reason(
@@ -106,16 +131,16 @@ def reason(
     if not falls_back(memory_arguments, release, capability):
         return None
     device = f" on {gpu.name}" if gpu else ""
-    if capability is not None and capability < (8, 0) and release < BEFORE_AMPERE:
-        what = gpu.name if gpu else "a GPU before Ampere"
+    if _is_before_ampere(capability, release):
+        cause = gpu.name if gpu else "a GPU before Ampere"
     elif _no_cache_dtype(memory_arguments, release, capability):
-        what = f"--kv-cache-dtype {args.given.get('kv_cache_dtype')}{device}"
-    elif release < _V1_SINCE.get(next(iter(model.architectures), ""), FIRST):
-        what = "this model's architecture"
+        cause = f"--kv-cache-dtype {args.given.get('kv_cache_dtype')}{device}"
+    elif _lacks_architecture(model, release):
+        cause = "this model's architecture"
     else:
         dests = [dest for dest in _CAUSES if args.given.get(dest)]
-        what = f"--{dests[0].replace('_', '-')}" if len(dests) == 1 else "a setting that V1 does not support there"
-    return f"{what} makes vLLM {release} fall back to its V0 engine, which needs other memory"
+        cause = f"--{dests[0].replace('_', '-')}" if len(dests) == 1 else "a setting that V1 does not support there"
+    return f"{cause} makes vLLM {release} fall back to its V0 engine, which needs other memory"
 
 
 _CAUSES = (
@@ -139,14 +164,14 @@ def _above_one(given: Mapping[str, Any], *names: str) -> bool:
 
 
 def _no_backend(memory_arguments: MemoryArguments, release: Release) -> bool:
-    """True if V1 lacks the attention backend, or the one for structured output."""
-    attention = dict(memory_arguments.variables).get("VLLM_ATTENTION_BACKEND")
+    """True if V1 lacks the attention backend, or the one for structured output. The name of the latter may be followed
+    by its options, after a colon."""
     grammar = memory_arguments.args.given.get("guided_decoding_backend")
     if isinstance(grammar, str) and release < GRAMMARS.get(grammar.partition(":")[0], FIRST):
         return True
-    return attention is not None and not any(
-        attention in names for first, names in V1_BACKENDS.items() if first <= release
-    )
+    attention = dict(memory_arguments.variables).get("VLLM_ATTENTION_BACKEND")
+    supported = [name for first, names in V1_BACKENDS.items() if first <= release for name in names]
+    return attention is not None and attention not in supported
 
 
 def _no_stages(memory_arguments: MemoryArguments, release: Release) -> bool:
@@ -163,13 +188,15 @@ def _no_speculation(given: Mapping[str, Any], release: Release) -> bool:
         return False
     if release < DRAFTS:
         return True
+    if release >= EVERY_DRAFT:
+        return False
     value = value if isinstance(value, Mapping) else {}
-    return (value.get("method") or value.get("model")) not in IN_V1_SPECULATION and release < Release(0, 10)
+    return (value.get("method") or value.get("model")) not in IN_V1_SPECULATION  # n-gram may be given as the model
 
 
 def _no_cache_dtype(memory_arguments: MemoryArguments, release: Release, capability: tuple[int, int] | None) -> bool:
     """True if V1 lacks the KV cache dtype: vllm/platforms/cuda.py is_kv_cache_dtype_supported of 0.10; before, the
-    argument parser's own check."""
+    argument parser's own check. False if the GPU is unknown, or if a variable names an attention backend."""
     dtype = memory_arguments.args.given.get("kv_cache_dtype")
     if not isinstance(dtype, str) or dtype == "auto":
         return False
@@ -177,8 +204,9 @@ def _no_cache_dtype(memory_arguments: MemoryArguments, release: Release, capabil
         return True
     if capability is None or memory_arguments.flashinfer_by_variable is not None:
         return False
-    if capability == (10, 0) and release >= (0, 10):
+    if capability == (10, 0) and release >= (0, 10):  # Blackwell's own backends have every type
         return False
-    if release >= (0, 10, 2) and (memory_arguments.model.kv_lora_rank or not dtype.startswith("fp8")):
+    is_fp8, is_hopper = dtype.startswith("fp8"), capability[0] == 9
+    if release >= (0, 10, 2) and (memory_arguments.model.kv_lora_rank or not is_fp8):
         return False
-    return not dtype.startswith("fp8") or capability[0] != 9
+    return not (is_fp8 and is_hopper)
