@@ -24,7 +24,9 @@ class Speculative(NamedTuple):
     """`--speculative-config`."""
 
     method: str
+    """As vLLM names it, "mtp" for every kind of multi-token prediction; "draft_model" for other drafters."""
     tokens: int
+    """Tokens that are drafted per step."""
     layers: int
     """Attention layers that the drafter adds to the KV cache."""
     known: bool
@@ -43,8 +45,11 @@ class Lora(NamedTuple):
     """`--enable-lora`: slots that are allocated when the model is loaded."""
 
     slots: int
+    """`--max-loras`."""
     rank: int
+    """`--max-lora-rank`."""
     sharded: bool
+    """`--fully-sharded-loras`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,23 +155,23 @@ RARE_ARGUMENTS = frozenset({
 
 
 def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool = False) -> MemoryArguments:
-    """Read the arguments. `env`: the process's environment. `warm`: a volume keeps what torch.compile made."""
+    """Read the arguments. `env`: the process's environment. `warm`: a volume keeps what torch.compile made. Values that
+    vLLM rejects count as not set."""
     given = args.given
-    utilization = given.get("gpu_memory_utilization")
-    if not isinstance(utilization, int | float) or isinstance(utilization, bool) or not abs(utilization) < 1e6:
-        utilization = None
-    length, known = given.get("max_model_len"), "max_model_len" not in args.unresolved
-    auto = known and length in (-1, "auto")
+    length, is_length_known = given.get("max_model_len"), "max_model_len" not in args.unresolved
+    auto = is_length_known and length in (-1, "auto")
     text_only = bool(given.get("language_model_only"))
     dtype, kv_dtype = given.get("dtype"), given.get("kv_cache_dtype")
     backend, variable = given.get("attention_backend"), env.get("VLLM_ATTENTION_BACKEND")
+    off = given.get("disable_hybrid_kv_cache_manager")
+    all2all_variable = env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME]
     usual = RARE_ARGUMENTS.isdisjoint(given)
     return MemoryArguments(
         args=args,
         model=model,
-        utilization=None if utilization is None else float(utilization),
-        length=_positive_int(length) if known else None,
-        own_length=auto or (known and length is None),
+        utilization=_utilization(given.get("gpu_memory_utilization")),
+        length=_positive_int(length) if is_length_known else None,
+        own_length=auto or (is_length_known and length is None),
         auto=auto,
         parallel=parallel.read(args, env),
         max_num_seqs=_positive_int(given.get("max_num_seqs")),
@@ -179,19 +184,27 @@ def read(args: EngineArgs, model: Model, env: Mapping[str, str], *, warm: bool =
         scheme=quantisation.scheme(model, args.quantization if "quantization" in given else None),
         kv_cache_dtype=kv_dtype[:LONGEST_NAME] if isinstance(kv_dtype, str) else "auto",
         pooling=_is_pooling(given, model),
-        manager=None if (off := given.get("disable_hybrid_kv_cache_manager")) is None else not off,
+        manager=None if off is None else not off,
         text_only=text_only,
         images=not text_only and (usual or not _no_images(given.get("limit_mm_per_prompt"))),
         profiled=not given.get("skip_mm_profiling"),
         flashinfer="FLASHINFER" in str(backend).upper() if backend else None,
         flashinfer_by_variable="FLASHINFER" in variable.upper() if variable else None,
-        all2all=_given_name(given.get("all2all_backend")) or env.get("VLLM_ALL2ALL_BACKEND", "")[:LONGEST_NAME] or None,
+        all2all=_given_name(given.get("all2all_backend")) or all2all_variable or None,
         v1=env.get("VLLM_USE_V1"),
         variables=() if env.keys().isdisjoint(VARIABLES) else _variables(env),
         other_kernels=bool(model.num_experts) and any(name.startswith(OTHER_KERNELS) for name in env),
         warm=warm,
         rare=NO_RARE_ARGUMENTS if usual else _rare(given, model),
     )
+
+
+def _utilization(value: object) -> float | None:
+    """`--gpu-memory-utilization` as given, also outside of 0 to 1. None for anything but a number below a million, so
+    that no number of bytes overflows."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e6:
+        return None
+    return float(value)
 
 
 def _variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -264,13 +277,13 @@ def _limit(given: Mapping[str, Any], modality: str) -> object:
 
 
 def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
-    """The speculative decoding that the arguments describe; None without it. A drafter that the catalog does not list
-    has 0 layers and is not `known`."""
+    """The speculative decoding that the arguments describe; None without it.
+
+    n-gram and suffix decoding have no drafter. Multi-token prediction has the model's own layers, at least one. A
+    drafter that the catalog does not list has 0 layers and is not `known`."""
     config = given.get("speculative_config")
-    if config is None and not given.get("speculative_model"):
-        return None
     if not isinstance(config, Mapping):
-        if not given.get("speculative_model"):
+        if not given.get("speculative_model"):  # the older argument
             return None
         config = {"model": given["speculative_model"], "num_speculative_tokens": given.get("num_speculative_tokens")}
     tokens = _positive_int(config.get("num_speculative_tokens")) or 1
@@ -279,23 +292,31 @@ def _speculative(given: Mapping[str, Any], model: Model) -> Speculative | None:
         return Speculative(method or "ngram", tokens, layers=0, known=True)
     if method.endswith("mtp") or (not config.get("model") and model.num_nextn_predict_layers):
         return Speculative("mtp", tokens, layers=max(1, model.num_nextn_predict_layers), known=True)
-    cut = _positive_int(config.get("draft_tensor_parallel_size"))
     published = str(config.get("model") or "")
-    method = method or next((word for part, word in METHOD_BY_NAME if part in published.lower()), "")
-    row = by_id(published) if published else None
-    drafter = row.value if row else None
-    certain = bool(row and row.may_deny) and not config.get("quantization") and not config.get("revision")
+    method = method or _method_by_name(published)
+    fact = by_id(published) if published else None
+    drafter = fact.value if fact else None
+    is_certain = bool(fact and fact.may_deny) and not config.get("quantization") and not config.get("revision")
     is_eagle = method in ("eagle", "eagle3")  # a head of one layer, of whose sizes the catalog knows only some
+    drafter_layers = (drafter.num_hidden_layers or 0) if drafter else 0
     return Speculative(
         method=method or "draft_model",
         tokens=tokens,
-        layers=1 if is_eagle else (drafter.num_hidden_layers or 0) if drafter else 0,
-        known=drafter is not None and certain and not is_eagle,
+        layers=1 if is_eagle else drafter_layers,
+        known=drafter is not None and is_certain and not is_eagle,
         drafter=drafter,
-        tp=cut,
-        certain=certain,
+        tp=_positive_int(config.get("draft_tensor_parallel_size")),
+        certain=is_certain,
         quantized=not is_eagle and tells_quantisation(published),
     )
+
+
+def _method_by_name(drafter: str) -> str:
+    """The method that vLLM concludes from the drafter's name; "" if it concludes none."""
+    for part, method in METHOD_BY_NAME:
+        if part in drafter.lower():
+            return method
+    return ""
 
 
 METHOD_BY_NAME = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))

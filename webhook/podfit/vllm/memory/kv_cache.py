@@ -45,14 +45,23 @@ class LayoutError(Exception):
         self.certain = certain
 
 
+class CheckedBlocks(NamedTuple):
+    """The blocks of a spec in the check of one request."""
+
+    spec: Spec
+    """How many blocks a request takes."""
+    size: int
+    """Bytes that the check counts for each of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The layout of one rank's KV cache."""
 
     groups: tuple[KvCacheGroup, ...]
     bytes_per_block: int
-    checked: tuple[tuple[Spec, int], ...]
-    """The bytes that this release's check of one request counts, per spec: those of a block."""
+    checked: tuple[CheckedBlocks, ...]
+    """The blocks that this release's check of one request counts, one entry per spec."""
     known: bool
     """False if some layer's cache is not described here, so that only a part is counted."""
     sure_blocks: bool
@@ -75,22 +84,24 @@ class Layout:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes for each further token of a long request."""
-        growing = [
+        """Bytes for each further token of a request that is longer than all windows: a block of each group that grows,
+        divided by its tokens."""
+        block_sizes = [
             group.spec.block_size for group in self.groups if group.spec.kind == FULL or _is_per_block(group.spec)
         ]
-        return sum([-(-self.bytes_per_block // size) for size in growing if size])
+        return sum([-(-self.bytes_per_block // tokens) for tokens in block_sizes if tokens])
 
     def blocks(self, tokens: int, settings: Settings) -> int:
-        """Block ids that one request of `tokens` takes."""
+        """Block ids that one request of `tokens` takes. With `by_bytes`, as many blocks of the first group as have the
+        bytes of all groups."""
         flight, context = in_flight(settings), settings.parallel.context
         if self.by_bytes:
             taken = sum([_blocks(group.spec, tokens, flight, context) * group.page for group in self.groups])
             return -(-taken // self.groups[0].page)
-        return sum([count * _blocks(spec, tokens, flight, context) for spec, count in self._alike.items()])
+        return sum([count * _blocks(spec, tokens, flight, context) for spec, count in self._groups_of_spec.items()])
 
     @cached_property
-    def _alike(self) -> Mapping[Spec, int]:
+    def _groups_of_spec(self) -> Mapping[Spec, int]:
         """Number of groups per spec. Cached, because a search for changes reads it often."""
         return Counter(group.spec for group in self.groups)
 
@@ -105,8 +116,9 @@ class Layout:
 
     @property
     def rounding(self) -> int:
-        """Bytes by which blocks of another size may lower the needed memory."""
-        return 0 if self.sure_blocks else sum([size for _, size in self.checked])
+        """Bytes by which blocks of another size may lower the needed memory: one block of each spec. 0 if their size is
+        known."""
+        return 0 if self.sure_blocks else sum([blocks.size for blocks in self.checked])
 
 
 def _is_per_block(spec: Spec) -> bool:
@@ -129,7 +141,7 @@ def _blocks(spec: Spec, tokens: int, flight: int, context: int) -> int:
     if kind == FULL:
         tokens = -(-tokens // context)
         return -(-tokens // block)
-    if kind == SLIDING:
+    if kind == SLIDING:  # the window may begin in the middle of a block, hence one block more
         return -(-min(window - 1 + flight, tokens) // block) + 1
     if kind == CHUNKED:
         return -(-min(window + flight, tokens) // block)
@@ -144,17 +156,21 @@ def layout(model: Model, settings: Settings, first: int = 0, last: int | None = 
 
 
 def state_block(model: Model, settings: Settings) -> int | None:
-    """Tokens of a block of states; None if there is none, or if it is unknown."""
+    """Tokens of a block of states. None if the model has no states, if a request has one state only, or if the size is
+    unknown."""
     of_all_layers = layout(model, settings)
     if of_all_layers is None or not of_all_layers.known or not of_all_layers.sure_blocks:
         return None
-    return next((group.spec.block_size for group in of_all_layers.groups if group.spec.is_state), 0) or None
+    for group in of_all_layers.groups:
+        if group.spec.is_state:
+            return group.spec.block_size or None
+    return None
 
 
 @remembered(256)
 def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout | None:
-    """The KV cache groups of one stage: the layers from `first` up to, but without, `last` (None: to the end). None if
-    a layer is unknown."""
+    """`layout`, cached: the layers from `first` up to, but without, `last` (None: to the end). None if they store
+    nothing or are unknown."""
     specs = kv_specs.of(model, how)
     if specs is None:
         return None
@@ -162,13 +178,15 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     end = layer_count if last is None else last
 
     def is_in_stage(index: int) -> bool:
-        return first <= index and (index < end or end == layer_count)  # a drafter comes after the last layer
+        """True if the layer is on this rank. A drafter's layers come after the last one, on the last stage."""
+        return first <= index and (index < end or end == layer_count)
 
     layers = [(index, spec) for index, spec in specs.layers if is_in_stage(index)]
     if not layers:
         return None
     known = specs.known and model.kv_heads_known
-    checked = tuple((spec, count * spec.page) for spec, count in Counter(spec for _, spec in layers).items())
+    layers_of_spec = Counter(spec for _, spec in layers)
+    checked = tuple(CheckedBlocks(spec, count * spec.page) for spec, count in layers_of_spec.items())
     try:
         layer_groups = _groups(specs.layers if release >= since.SIZES else layers, how, packed=specs.packed)
     except LayoutError as error:
@@ -177,16 +195,15 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     groups = [_projected(group, is_in_stage, release) for group in layer_groups]
     per_block = max(group.page for group in groups)
     of_all_stages = how.v1 and since.ALL_STAGES <= release < since.OWN_STAGE and len(layers) < len(specs.layers)
-    if how.v1 and release >= since.FIRST_GROUP:
-        checked_groups = [_projected(group, lambda _: True, release) for group in layer_groups]
-        checked = _of_groups(checked_groups if of_all_stages else groups, all_of_them=release >= since.ALL_GROUPS)
     if specs.packed:
         parts = [[(index, spec) for index, spec in group if is_in_stage(index)] for group in layer_groups]
         per_block = kv_packed.bytes_per_block(parts, release)
-        checked_per_block = kv_packed.checked_bytes_per_block(parts, release)
-        checked = tuple(
-            (spec, count * checked_per_block) for spec, count in Counter(group.spec for group in groups).items()
-        )
+        checked = _of_groups(groups, kv_packed.checked_bytes_per_block(parts, release))
+    elif how.v1 and release >= since.FIRST_GROUP:
+        whole_groups = [_projected(group, lambda _: True, release) for group in layer_groups]
+        checked_groups = whole_groups if of_all_stages else groups
+        counted = checked_groups if release >= since.ALL_GROUPS else checked_groups[:1]
+        checked = _of_groups(counted, max(group.page for group in checked_groups))
     return Layout(
         groups=tuple(groups),
         bytes_per_block=per_block,
@@ -200,11 +217,10 @@ def _layout(model: Model, how: Stored, first: int, last: int | None) -> Layout |
     )
 
 
-def _of_groups(groups: Sequence[KvCacheGroup], *, all_of_them: bool) -> tuple[tuple[Spec, int], ...]:
-    """(spec, bytes of a block over all groups that have it), as in vLLM's _max_memory_usage_bytes_from_groups."""
-    per_block = max(group.page for group in groups)
-    counted = Counter(group.spec for group in groups) if all_of_them else {groups[0].spec: 1}
-    return tuple((spec, count * per_block) for spec, count in counted.items())
+def _of_groups(groups: Sequence[KvCacheGroup], bytes_per_block: int) -> tuple[CheckedBlocks, ...]:
+    """The blocks of these groups, one entry per spec, as in vLLM's _max_memory_usage_bytes_from_groups."""
+    groups_of_spec = Counter(group.spec for group in groups)
+    return tuple(CheckedBlocks(spec, count * bytes_per_block) for spec, count in groups_of_spec.items())
 
 
 def _groups(layers: Layers, how: Stored, *, packed: bool) -> Sequence[Layers]:
@@ -222,14 +238,17 @@ def _groups(layers: Layers, how: Stored, *, packed: bool) -> Sequence[Layers]:
 
 
 def _is_uniform(layers: Layers, release: Release) -> bool:
-    """True if the layers are of one kind: is_kv_cache_spec_uniform, and from 0.11
-    UniformTypeKVCacheSpecs.is_uniform_type."""
+    """True if the layers are of one kind: is_kv_cache_spec_uniform, and from 0.11 UniformTypeKVCacheSpecs.
+    is_uniform_type, for which their sizes may differ."""
     specs = {spec for _, spec in layers}
-    return len({spec._replace(page=0, heads=0) for spec in specs} if release >= since.SIZES else specs) == 1
+    if release >= since.SIZES:
+        specs = {spec._replace(page=0, heads=0) for spec in specs}
+    return len(specs) == 1
 
 
 def _promoted(layers: Layers, release: Release) -> Layers:
-    """unify_hybrid_kv_cache_specs: without the manager, windows and chunks next to full layers are stored in full."""
+    """unify_hybrid_kv_cache_specs: without the manager, windows and chunks next to full layers are stored in full.
+    Raises LayoutError if the layers are of several kinds even then."""
     if any(spec.kind == FULL for _, spec in layers):
         layers = [
             (index, spec._replace(kind=FULL, window=0) if spec.kind in (SLIDING, CHUNKED) else spec)
@@ -265,26 +284,29 @@ def _unified(layers: Layers, release: Release) -> Layers:
 
 
 def _of_one_page(layers: Layers, release: Release) -> list[Layers]:
-    """_get_kv_cache_groups_uniform_page_size: equal layers in groups of the same depth, the last ones padded."""
-    alike: dict[Spec, list[tuple[int, Spec]]] = {}
-    for layer in layers:
-        alike.setdefault(layer[1], []).append(layer)
-    counts = [len(same) for same in alike.values()]
+    """_get_kv_cache_groups_uniform_page_size: equal layers in groups of the same depth, the last ones padded. The depth
+    is the largest number of equal layers if that is below the release's ratio times the smallest, else the smallest."""
+    layers_of_spec: dict[Spec, list[tuple[int, Spec]]] = {}
+    for index, spec in layers:
+        layers_of_spec.setdefault(spec, []).append((index, spec))
+    counts = [len(equal_layers) for equal_layers in layers_of_spec.values()]
     depth = max(counts) if max(counts) < since.ratio(release) * min(counts) else min(counts)
     groups: list[Layers] = []
-    for same in alike.values():
-        count = -(-len(same) // depth)
-        groups += [same[start::count] for start in range(count)]
+    for equal_layers in layers_of_spec.values():
+        count = -(-len(equal_layers) // depth)
+        groups += [equal_layers[start::count] for start in range(count)]
     return groups
 
 
 def _projected(group: Layers, is_here: Callable[[int], bool], release: Release) -> KvCacheGroup:
-    """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank."""
+    """_project_kv_cache_groups_to_worker: the layers of a group that are on this rank. `is_here`: index of a layer →
+    True if it is."""
+    _, first_spec = group[0]
     pages = [spec.page for index, spec in group if is_here(index)]
+    page = sum(pages)
     if since.SIZES <= release < since.OWN_STAGE and len({spec for _, spec in group}) > 1:
-        pages_of_all = sum(spec.page for _, spec in group)  # a block counts the layers of every stage
-        return KvCacheGroup(group[0][1], len(pages), pages_of_all)
-    return KvCacheGroup(group[0][1], len(pages), sum(pages))
+        page = sum(spec.page for _, spec in group)  # a block counts the layers of every stage
+    return KvCacheGroup(first_spec, layers=len(pages), page=page)
 
 
 def blocks(available: int, layout: Layout) -> int:
@@ -333,7 +355,8 @@ def longest_served(available: int, layout: Layout, ceiling: int, settings: Setti
 
 
 def _largest(ceiling: int, step: int, fits: Callable[[int], bool]) -> int:
-    """The largest length up to `ceiling` that fits. Lengths within a block of `step` tokens are alike."""
+    """The largest length up to `ceiling` that fits: `ceiling` itself, else a multiple of `step`, 0 if none fits.
+    Lengths within a block of `step` tokens take as much memory, so a bisection over blocks is enough."""
     if fits(ceiling):
         return ceiling
     low, high = 0, ceiling // step

@@ -24,6 +24,18 @@ IN_WORDS: dict[Verdict, str] = {"fits": "fits", "unsure": "unsure", "does-not-fi
 """The words for each `Verdict`."""
 
 
+USUAL_LENGTH = 4096
+"""Tokens of a request if the model's context length is unknown (chosen)."""
+
+
+class TokenRange(NamedTuple):
+    """A number of tokens, and its 95 % interval."""
+
+    low: int
+    likely: int
+    high: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuLedger:
     """One GPU's memory at start-up: the rank with the least room."""
@@ -94,7 +106,8 @@ class GpuLedger:
 
     @property
     def times_fewer(self) -> int:
-        """By how many times the bytes of a request may be fewer, because the model may have a single key-value head."""
+        """The factor by which the bytes of a request may be fewer, because the model may have a single key-value head;
+        1 if their number is known."""
         if self.model.kv_heads_known:
             return 1
         return max(1, (self.model.num_key_value_heads or 1) // self.resolved.settings.parallel.tp)
@@ -148,15 +161,18 @@ class GpuLedger:
         return f" (vLLM {self.resolved.settings.release} checks {human(checked)} only)"
 
     @property
-    def kv_cache_tokens(self) -> tuple[int, int, int] | None:
-        """(low, likely, high) of vLLM's log line "GPU KV cache size: N tokens"; None if the layout is not known."""
-        if (layout := self._countable) is None:
+    def kv_cache_tokens(self) -> TokenRange | None:
+        """The number in vLLM's log line "GPU KV cache size: N tokens"; None if the layout is not known. For a model of
+        unknown length, it is that of requests of USUAL_LENGTH."""
+        layout = self._countable
+        if layout is None:
             return None
-        low, likely, high = [
-            kv_cache.tokens(size, layout, self.max_model_len or 4096, self.resolved.settings)
-            for size in (self.kv_cache.low, self.kv_cache.likely, self.kv_cache.high)
-        ]
-        return low, likely, high
+        length, settings = self.max_model_len or USUAL_LENGTH, self.resolved.settings
+        return TokenRange(
+            low=kv_cache.tokens(self.kv_cache.low, layout, length, settings),
+            likely=kv_cache.tokens(self.kv_cache.likely, layout, length, settings),
+            high=kv_cache.tokens(self.kv_cache.high, layout, length, settings),
+        )
 
     @property
     def estimated_max_model_len(self) -> int | None:
@@ -182,7 +198,8 @@ class GpuLedger:
 
     @property
     def max_concurrency(self) -> float | None:
-        """ "Maximum concurrency for N tokens per request" (likely)."""
+        """The number in vLLM's log line "Maximum concurrency for N tokens per request" (likely), to two digits. These
+        are requests of max_model_len. None if the layout or the length is unknown."""
         if (layout := self._countable) is None or not self.max_model_len:
             return None
         return round(kv_cache.concurrency(self.kv_cache.likely, layout, self.max_model_len, self.resolved.settings), 2)
@@ -234,7 +251,8 @@ class Startup(NamedTuple):
     """Part of the start-up → its likely seconds: ("download", 95.0) …"""
 
     def without(self, name: str) -> Startup:
-        """The start-up without one of its parts. The range stays as wide in proportion."""
+        """The start-up without the part of this name; unchanged without such a part. The range stays as wide in
+        proportion."""
         part = dict(self.parts).get(name, 0.0)
         share = 1 - part / self.likely if self.likely else 1.0
         return Startup(
@@ -254,8 +272,9 @@ class Startup(NamedTuple):
         if seconds <= 0 or self.likely <= 0:
             return 1.0
         distance = log(seconds / self.likely)
-        end = log(max(self.high if distance > 0 else self.low, 1e-9) / self.likely)
-        if end * distance <= 0:
+        end_seconds = max(self.high if distance > 0 else self.low, 1e-9)  # above 0, for the logarithm
+        end = log(end_seconds / self.likely)
+        if end * distance <= 0:  # exactly the median, or a range without width on this side
             return 0.5 if distance == 0 else float(distance < 0)
         return 0.5 * (1 - erf(distance * DEVIATIONS / abs(end) / sqrt(2)))
 

@@ -55,9 +55,13 @@ class Parallel(NamedTuple):
         if self._is_partitioned(layers):
             return sum(self.partition[:index]), sum(self.partition[: index + 1])
         each, more = divmod(layers, self.pp)
-        plain = self.pp - 1 - more  # as many stages come before those with one layer more
-        first, past = (number * each + min(max(0, number - plain), more) for number in (index, index + 1))
-        return first, past
+        first_larger = self.pp - 1 - more  # the first stage with one layer more
+
+        def begin(stage: int) -> int:
+            """The first layer of a stage: those of all stages before it."""
+            return stage * each + min(max(0, stage - first_larger), more)
+
+        return begin(index), begin(index + 1)
 
     def fullest(self, layers: int) -> int:
         """The first stage with the most layers."""
@@ -116,7 +120,7 @@ def read(args: EngineArgs, env: Mapping[str, Any] | None = None) -> Parallel:
     )
 
 
-_of_tensors = lru_cache(64)(Parallel)
+_of_tensors = lru_cache(64)(Parallel)  # tensor-parallel size → the sizes of an engine that has no other
 _LONGEST = 1000
 """Characters of a partition; real ones have far fewer stages."""
 
@@ -138,6 +142,7 @@ _COUNTED = frozenset({
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "data_parallel_size_local",
     "data_parallel_rank", "prefill_context_parallel_size", "nnodes",
 })  # fmt: skip
+"""Arguments that decide how many GPUs a container needs."""
 
 
 def gpus_needed(args: EngineArgs) -> int | None:
@@ -151,7 +156,7 @@ def gpus_needed(args: EngineArgs) -> int | None:
     parallel = read(args)
     if args.given.get("data_parallel_rank") is not None:
         local = 1
-    elif args.given.get("data_parallel_size_local") == 0:
+    elif args.given.get("data_parallel_size_local") == 0:  # a node without engines, in front of others
         return None
     else:
         local = parallel.dp_local

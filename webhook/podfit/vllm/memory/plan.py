@@ -67,15 +67,13 @@ def plan(
     )  # fmt: skip
     resolved, checkpoint = release_plan.resolved, release_plan.checkpoint
     release = resolved.settings.release if resolved else args.release or newest_read()
-    if model and not resolved:
+    if model and not resolved:  # without a plan of the GPU, host memory and start-up time are still estimated
         smallest = min(gpus_of(accelerator, gpu_memory), key=lambda gpu: gpu.memory if gpu else 0, default=None)
         memory = gpu_memory or (smallest.memory if smallest else 0)
         resolved = settings.resolve(args, model, smallest, memory, release, env)
         checkpoint = weights.checkpoint(model, resolved.settings)
-    makers = [gpu.vendor.lower() for gpu in accelerator.gpus] if accelerator else [vendor]
-    amd = set(makers) == {"amd"}
-    cuda = {vendor, *makers} == {"nvidia"}
-    hosted = host.ledger(
+    makers = {gpu.vendor.lower() for gpu in accelerator.gpus} if accelerator else {vendor}
+    host_ledger = host.ledger(
         args,
         model,
         resolved.settings if resolved else None,
@@ -83,29 +81,29 @@ def plan(
         env,
         checkpoint,
         checkpoint_source,
-        amd=amd,
-        cuda=cuda,
+        amd=makers == {"amd"},
+        cuda={vendor, *makers} == {"nvidia"},
     )
     if model and model.is_minimum:
-        hosted = hosted.bound()
-    starting = None
+        host_ledger = host_ledger.bound()
+    start_up = None
     if model and resolved and not model.is_minimum:
-        filled = dict(hosted.lines).get("KV offload", NOTHING).likely if hosted.offloaded.likely else 0
-        starting = startup.estimate(
+        kv_offload = dict(host_ledger.lines).get("KV offload", NOTHING) if host_ledger.offloaded.likely else NOTHING
+        start_up = startup.estimate(
             model,
             resolved.settings,
             checkpoint,
             load_format=str(args.given.get("load_format") or "auto"),
             checkpoint_source=checkpoint_source,
-            kv_in_memory=filled,
+            kv_in_memory=kv_offload.likely,
         )
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     return MemoryPlan(
         verdict=release_plan.verdict,
         tell=release_plan.tell,
         gpu=release_plan.ledger,
-        host=hosted,
-        startup=starting,
+        host=host_ledger,
+        startup=start_up,
         checkpoint=size,
         cause=release_plan.cause,
         resolved=resolved,
@@ -127,25 +125,38 @@ def judge(
     without a ledger if the model, the GPU or a size is unknown."""
     gpus = gpus_of(accelerator, gpu_memory)
     if model is None or not gpus:
-        missing = [*(["the model's config"] if model is None else []), *(["the GPU"] if not gpus else [])]
-        missed = f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not known"
-        return PlannedRelease("unsure", lambda: missed, None)
+        missing = _missing_inputs(model, gpus)
+        return PlannedRelease("unsure", lambda: missing, None)
     memory_arguments = arguments.read(args, model, env or {}, warm=warm)
     facts = _Facts(gpu_memory, env or {}, measured_starts, kv_cache_memory)
     plans = (_on_gpu(memory_arguments, gpu, facts) for gpu in gpus)
     planned = [release_plan for release_plan in plans if release_plan is not None]
     if not planned:
         return PlannedRelease("unsure", lambda: "the sizes of the model or of the GPU are not known", None)
-    chosen_release = planned[0]
+    release_plan = planned[0]
     if len(gpus) > 1:
-        fits_none = all(candidate.verdict == "does-not-fit" for candidate in planned)
-        chosen = max if fits_none else min  # the GPU on which the result depends
-        chosen_release = chosen(planned, key=lambda candidate: candidate.ledger.total.likely if candidate.ledger else 0)
-        if len({candidate.verdict for candidate in planned}) > 1 or len(planned) < len(gpus):
-            chosen_release = _unsure(chosen_release, lambda own: f"it depends on which GPU it is: {own}")
-    if accelerator and accelerator.shared and chosen_release.verdict == "fits":
-        chosen_release = _unsure(chosen_release, lambda own: f"{own}; other processes may use the same GPU")
-    return _with_doubts(chosen_release, args, model, env or {})
+        release_plan = _of_several_gpus(planned, are_all_planned=len(planned) == len(gpus))
+    if accelerator and accelerator.shared and release_plan.verdict == "fits":
+        release_plan = _unsure(release_plan, lambda own: f"{own}; other processes may use the same GPU")
+    return _with_doubts(release_plan, args, model, env or {})
+
+
+def _missing_inputs(model: Model | None, gpus: Sequence[Gpu | None]) -> str:
+    """A sentence that names the missing ones of model and GPU; at least one of them is."""
+    if model is None and not gpus:
+        return "the model's config and the GPU are not known"
+    return "the model's config is not known" if model is None else "the GPU is not known"
+
+
+def _of_several_gpus(planned: Sequence[PlannedRelease], *, are_all_planned: bool) -> PlannedRelease:
+    """The plan of the GPU model on which the result depends: the largest if the engine fits none, else the smallest.
+    `unsure` if the results differ, or if a GPU could not be planned."""
+    fits_none = all(release_plan.verdict == "does-not-fit" for release_plan in planned)
+    choose = max if fits_none else min
+    chosen = choose(planned, key=lambda release_plan: release_plan.ledger.total.likely if release_plan.ledger else 0)
+    if len({release_plan.verdict for release_plan in planned}) > 1 or not are_all_planned:
+        return _unsure(chosen, lambda own: f"it depends on which GPU it is: {own}")
+    return chosen
 
 
 def verdicts(
@@ -239,8 +250,11 @@ def fits(
 
 
 def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured: int | None, release: Release) -> bool:
-    """True if it fits on each of the GPUs with one release. False without GPUs, and before OLDEST and for models of
-    which only a minimum is known. Weights that take the whole budget are excluded first."""
+    """True if it fits on each of the GPUs with one release, and a request of max_model_len finishes. False without
+    GPUs, before OLDEST, and for models of which only a minimum is known.
+
+    `measured`: bytes that the process sees on each GPU, None if they were not measured. Weights that take the whole
+    budget are excluded first."""
     if release < OLDEST or memory_arguments.model.is_minimum:
         return False
     for gpu in gpus:
@@ -255,7 +269,8 @@ def fit(memory_arguments: MemoryArguments, gpus: Sequence[Gpu | None], measured:
 
 
 def _finishes(ledger: GpuLedger) -> bool:
-    """True if the low end of the KV cache holds a request of max_model_len until it finishes."""
+    """True if the low end of the KV cache holds a request of max_model_len until it finishes. With `auto`, vLLM chooses
+    such a length."""
     return ledger.resolved.budget.auto_len or ledger.kv_cache.low >= (ledger.request_bytes or 0)
 
 
@@ -372,17 +387,25 @@ def _worst_rank(
     return min(release_plans, key=_room)
 
 
-def _room(release_plan: PlannedRelease) -> tuple[int, int, int]:
-    """Sort key, the worst rank first: (order of the `verdict`, blocks if it fits, bytes of KV cache); 0 for the latter
-    two without a ledger. All ranks use the fewest blocks."""
-    if release_plan.ledger is None:
-        return VERDICT_ORDER[release_plan.verdict], 0, 0
-    left = release_plan.ledger.kv_cache
-    return (
-        VERDICT_ORDER[release_plan.verdict],
-        release_plan.ledger.blocks if release_plan.verdict == "fits" else 0,
-        left.likely,
-    )
+class _Room(NamedTuple):
+    """The order of ranks: the one that compares less is worse."""
+
+    verdict: int
+    """As in VERDICT_ORDER."""
+    blocks: int
+    """Blocks of the KV cache if it fits, else 0: all ranks use the fewest blocks that one has."""
+    kv_cache: int
+    """Likely bytes of the KV cache; negative if less than nothing is left."""
+
+
+def _room(release_plan: PlannedRelease) -> _Room:
+    """Sort key, the worst rank first; without a ledger only by the `verdict`."""
+    order, ledger = VERDICT_ORDER[release_plan.verdict], release_plan.ledger
+    if ledger is None:
+        return _Room(order, blocks=0, kv_cache=0)
+    blocks = ledger.blocks if release_plan.verdict == "fits" else 0
+    return _Room(order, blocks, ledger.kv_cache.likely)
 
 
 VERDICT_ORDER: Mapping[Verdict, int] = {"does-not-fit": 0, "unsure": 1, "fits": 2}
+"""The worst first."""

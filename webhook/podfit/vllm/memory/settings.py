@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from podfit.kube.quantity import GI
 from podfit.vllm.args import EngineArgs
@@ -174,36 +175,23 @@ def resolve(
 
 
 def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release: Release) -> ResolvedArguments:
-    """Resolve arguments that are read already."""
-    model = memory_arguments.model
+    """Resolve arguments that are read already, for `release` on a GPU of `memory` bytes. `gpu` None: only its memory is
+    known; it is taken for one of NVIDIA."""
+    model, rare, utilization = memory_arguments.model, memory_arguments.rare, memory_arguments.utilization
     capability = gpu.compute_capability if gpu else None
+    vendor = gpu.vendor.lower() if gpu else "nvidia"
     v1 = is_v1(release, capability, memory_arguments)
-    auto = memory_arguments.auto and release >= (0, 14)
-    length = memory_arguments.length
-    if length is None and memory_arguments.own_length and auto is memory_arguments.auto:
-        length = derived_max_model_len(
-            memory_arguments.model, release, bool(memory_arguments.args.given.get("disable_sliding_window"))
-        )
+    auto = memory_arguments.auto and release >= AUTO_LENGTH_SINCE
+    length = _length(memory_arguments, release, auto=auto)
     pooling = is_pooling(memory_arguments, release)
     whole_prompts = _pools_whole_prompts(memory_arguments, release, pooling)
     chunked = _chunked(memory_arguments, release, v1=v1, length=length, pooling=pooling, whole_prompts=whole_prompts)
-    seqs, tokens = _batch_sizes(
-        memory_arguments, gpu, memory, release, v1=v1, chunked=chunked, length=length, auto=auto
-    )
-    is_text_only = memory_arguments.text_only or ((model.model_type or "").startswith("qwen") and release >= (0, 11))
-    flashinfer = memory_arguments.flashinfer
-    if flashinfer is None and release < BACKEND_UNREAD:
-        flashinfer = memory_arguments.flashinfer_by_variable
-    backend_named = flashinfer is not None
-    if flashinfer is None:
-        flashinfer = capability is not None and (10, 0) <= capability < (11, 0) and release >= (0, 11)
-    vendor = gpu.vendor.lower() if gpu else "nvidia"
-    rare = memory_arguments.rare
+    batch = _batch_sizes(memory_arguments, gpu, memory, release, v1=v1, chunked=chunked, length=length, auto=auto)
+    leaves_tower_out = (model.model_type or "").startswith("qwen") and release >= TOWER_LEFT_OUT_SINCE
+    backend_named, flashinfer = _backend(memory_arguments, capability, release)
     return ResolvedArguments(
         budget=BudgetSettings(
-            utilization=default_utilization(release)
-            if memory_arguments.utilization is None
-            else memory_arguments.utilization,
+            utilization=default_utilization(release) if utilization is None else utilization,
             kv_cache_memory=rare.kv_cache_memory,
             max_model_len=length,
             auto_len=auto,
@@ -220,12 +208,12 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
                 vendor=vendor,
                 capability=_kernel_step(capability),
                 unified_memory=gpu is not None and gpu.unified_memory,
-                instinct=vendor == "amd" and memory >= 70 * GI,
+                instinct=vendor == "amd" and memory >= LARGE_GPU,
             ),
             parallel=memory_arguments.parallel,
             batch=BatchSettings(
-                max_num_seqs=seqs,
-                max_num_batched_tokens=tokens,
+                max_num_seqs=batch.seqs,
+                max_num_batched_tokens=batch.tokens,
                 chunked=chunked,
                 whole_prompts=whole_prompts,
                 batches=_batches(memory_arguments, release),
@@ -252,7 +240,7 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
                 variables=memory_arguments.variables,
             ),
             multimodal=MultimodalSettings(
-                vision=memory_arguments.images or not is_text_only,
+                vision=memory_arguments.images or not (memory_arguments.text_only or leaves_tower_out),
                 vision_profiled=memory_arguments.images and memory_arguments.profiled,
                 vision_replicated=rare.vision_replicated,
                 no_video=rare.no_video,
@@ -262,6 +250,56 @@ def of(memory_arguments: MemoryArguments, gpu: Gpu | None, memory: int, release:
             lora=rare.lora,
         ),
     )
+
+
+AUTO_LENGTH_SINCE = Release(0, 14)
+"""The first release that takes `--max-model-len auto`."""
+TOWER_LEFT_OUT_SINCE = Release(0, 11)
+"""From this release on, Qwen's models do not load the vision tower if images and videos are forbidden."""
+FLASHINFER_ON_BLACKWELL = Release(0, 11)
+"""From this release on, vLLM prefers FlashInfer's attention on Blackwell for data centers (10.x)."""
+LARGE_GPU, HUGE_GPU = 70 * GI, 160 * GI
+"""Bytes of GPU memory from which vLLM's defaults for batches are larger (engine/arg_utils.py). AMD's GPUs for data
+centers have more than the first, its others less."""
+
+
+def _length(memory_arguments: MemoryArguments, release: Release, *, auto: bool) -> int | None:
+    """Tokens of the longest request: as set, else the model's own; None if that is unknown, or if this release does not
+    know `auto`. `auto`: the argument is `auto`, and the release knows it."""
+    is_unknown_auto = auto is not memory_arguments.auto
+    if memory_arguments.length is not None or not memory_arguments.own_length or is_unknown_auto:
+        return memory_arguments.length
+    within_window = bool(memory_arguments.args.given.get("disable_sliding_window"))
+    return derived_max_model_len(memory_arguments.model, release, within_window)
+
+
+class _Backend(NamedTuple):
+    """The attention backend."""
+
+    is_named: bool
+    """An argument or a variable names it."""
+    flashinfer: bool
+
+
+def _backend(memory_arguments: MemoryArguments, capability: tuple[int, int] | None, release: Release) -> _Backend:
+    """The attention backend: the one that the argument names, or the variable in releases that read it; else the one
+    that vLLM prefers on this GPU."""
+    named = memory_arguments.flashinfer
+    if named is None and release < BACKEND_UNREAD:
+        named = memory_arguments.flashinfer_by_variable
+    if named is not None:
+        return _Backend(is_named=True, flashinfer=named)
+    is_blackwell = capability is not None and (10, 0) <= capability < (11, 0)
+    return _Backend(is_named=False, flashinfer=is_blackwell and release >= FLASHINFER_ON_BLACKWELL)
+
+
+class _BatchSizes(NamedTuple):
+    """How much vLLM processes at once."""
+
+    seqs: int
+    """max_num_seqs."""
+    tokens: int
+    """max_num_batched_tokens."""
 
 
 def _batch_sizes(
@@ -274,8 +312,8 @@ def _batch_sizes(
     chunked: bool,
     length: int | None,
     auto: bool,
-) -> tuple[int, int]:
-    """(max_num_seqs, max_num_batched_tokens): as set, else the release's defaults (engine/arg_utils.py).
+) -> _BatchSizes:
+    """The batch sizes as set, else the release's defaults (engine/arg_utils.py).
 
     `length`: tokens of the longest request, None if unknown; `auto`: vLLM shortens it later, after these defaults."""
     seqs, tokens = memory_arguments.max_num_seqs, memory_arguments.max_num_batched_tokens
@@ -287,11 +325,11 @@ def _batch_sizes(
         if not chunked:
             tokens = _whole_prompt(release, v1, memory_arguments, length, tokens)
         tokens = max(tokens, media.least_default(memory_arguments.model, release))
-        if v1 and length and not auto and release >= (0, 11, 1):
+        if v1 and length and not auto and release >= TOKENS_CUT:
             tokens = min(tokens, seqs * length)
     if memory_arguments.max_num_seqs is None and v1 and release >= SEQS_CUT:
         seqs = min(seqs, tokens)
-    return seqs, tokens
+    return _BatchSizes(seqs, tokens)
 
 
 KERNEL_STEPS = ((12, 0), (11, 0), (10, 0), (9, 0), (8, 9), (8, 0), (7, 0))
@@ -300,47 +338,56 @@ computed once."""
 
 
 def _kernel_step(capability: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The step of a compute capability; the lowest one stands for all that are older."""
+    """The largest of KERNEL_STEPS that is not above a compute capability; the lowest one stands for all that are older.
+    None if the capability is unknown."""
     if capability is None:
         return None
-    return next((step for step in KERNEL_STEPS if step <= capability), KERNEL_STEPS[-1])
+    for step in KERNEL_STEPS:  # from the newest on
+        if step <= capability:
+            return step
+    return KERNEL_STEPS[-1]
 
 
 @lru_cache(1024)
 def gpu_class(gpu: Gpu, memory: int) -> tuple[object, ...]:
     """The key of a class of GPUs of `memory` bytes: everything that `of` reads of a GPU. An engine has equal settings
-    on every GPU of one class."""
+    on every GPU of one class. The parts have no names, because the key is only compared."""
     capability = gpu.compute_capability
-    return (_kernel_step(capability), capability == (10, 0), gpu.vendor, gpu.unified_memory, gpu.supports_bf16,
-            _is_h100(gpu), _is_a100(gpu), memory >= 70 * GI, memory >= 160 * GI)  # fmt: skip
+    is_b200 = capability == (10, 0)  # `v0_fallback` distinguishes it from 10.3, which is of the same step
+    return (_kernel_step(capability), is_b200, gpu.vendor, gpu.unified_memory, gpu.supports_bf16,
+            _is_h100(gpu), _is_a100(gpu), memory >= LARGE_GPU, memory >= HUGE_GPU)  # fmt: skip
 
 
 def _manager(memory_arguments: MemoryArguments, release: Release) -> bool | None:
     """True if the hybrid KV cache manager is on (config/vllm.py __post_init__); None if unknown, because
     --kv-transfer-config or its connector is unknown."""
-    given, wish = memory_arguments.args.given, memory_arguments.manager
-    if release < kv_releases.MANAGER or wish is False:
+    given, flag = memory_arguments.args.given, memory_arguments.manager
+    if release < kv_releases.MANAGER or flag is False or _chunks_forbid_manager(memory_arguments, release):
         return False
-    if memory_arguments.model.config.get("attention_chunk_size") is not None:
-        first, last = kv_releases.CHUNKS_OFF
-        allowed = dict(memory_arguments.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
-        if release >= first and (allowed != "1" if release < last else allowed == "0"):
-            return False
-        if (
-            release >= kv_releases.CHUNKS
-            and memory_arguments.rare.speculative
-            and memory_arguments.rare.speculative.method in EAGLES
-        ):
-            return False
     if given.get("kv_events_config") is not None and release < kv_releases.EVENTS:
         return False
-    if wish is True and release >= kv_releases.FLAG_OF_THREE:
+    if flag is True and release >= kv_releases.FLAG_OF_THREE:
         return True
     connector = given.get("kv_transfer_config")
     if connector is None:
         return None if "kv_transfer_config" in memory_arguments.args.unresolved else True
     built_in = bool(dict(memory_arguments.variables).get(kv_releases.BUILT_IN))
     return kv_releases.supports_manager(connector if isinstance(connector, Mapping) else {}, release, built_in=built_in)
+
+
+def _chunks_forbid_manager(memory_arguments: MemoryArguments, release: Release) -> bool:
+    """True if vLLM switches the hybrid KV cache manager off because the model's attention works in chunks (Llama 4). It
+    does so by a variable, whose default differs between releases, or for drafters like EAGLE."""
+    if memory_arguments.model.config.get("attention_chunk_size") is None:
+        return False
+    off_by_default, on_by_default = kv_releases.CHUNKS_OFF
+    allowed = dict(memory_arguments.variables).get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE")
+    if off_by_default <= release < on_by_default and allowed != "1":
+        return True
+    if release >= on_by_default and allowed == "0":
+        return True
+    drafter = memory_arguments.rare.speculative
+    return release >= kv_releases.CHUNKS and drafter is not None and drafter.method in EAGLES
 
 
 EAGLES = ("eagle", "eagle3", "mtp", "dflash", "extract_hidden_states")
@@ -395,30 +442,29 @@ def default_max_num_seqs(release: Release, v1: bool, gpu: Gpu | None, memory: in
         return 1024
     if release < (0, 8, 5):
         return 1024 if _is_h100(gpu) else 256
-    return 1024 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 256
+    return 1024 if memory >= LARGE_GPU and not (release >= (0, 9) and _is_a100(gpu)) else 256
 
 
 def default_max_num_batched_tokens(
     release: Release, v1: bool, gpu: Gpu | None, memory: int, memory_arguments: MemoryArguments
 ) -> int:
-    """The API server's default, with chunked prefill (vLLM engine/arg_utils.py of each release)."""
+    """The API server's default, with chunked prefill (vLLM engine/arg_utils.py of each release).
+
+    V0 has 512, from 0.6.6 2,048. V1 has 8,192 on a large GPU (up to 0.8.4 an H100 or H200), else 2,048: so has an A100
+    from 0.9, and unified memory from 0.33. From 0.28 a huge GPU has 16,384. See BATCHED_EXPERTS for 256."""
     if not v1:
         return 512 if release < (0, 6, 6) else 2048
     if release < (0, 8, 5):
         return 8192 if _is_h100(gpu) else 2048
-    given = memory_arguments.args.given
-    if (
-        release >= BATCHED_EXPERTS
-        and memory_arguments.all2all in ("deepep_low_latency", "nixl_ep")
-        and given.get("enable_expert_parallel")
-        and memory_arguments.parallel.dp > 1
-    ):
+    exchanges_batches = memory_arguments.all2all in ("deepep_low_latency", "nixl_ep")
+    is_expert_parallel = memory_arguments.args.given.get("enable_expert_parallel") and memory_arguments.parallel.dp > 1
+    if release >= BATCHED_EXPERTS and exchanges_batches and is_expert_parallel:
         return 256
-    if release >= (0, 28) and memory >= 160 * GI:
+    if release >= (0, 28) and memory >= HUGE_GPU:
         return 16384
     if gpu is not None and gpu.unified_memory and release >= (0, 33):
         return 2048
-    return 8192 if memory >= 70 * GI and not (release >= (0, 9) and _is_a100(gpu)) else 2048
+    return 8192 if memory >= LARGE_GPU and not (release >= (0, 9) and _is_a100(gpu)) else 2048
 
 
 BATCHED_EXPERTS = Release(0, 20)
@@ -427,6 +473,8 @@ config/parallel.py use_batched_dp_moe)."""
 SEQS_CUT = Release(0, 10, 1)
 """Since then the default of max_num_seqs is at most max_num_batched_tokens (vLLM 0.10.1 engine/arg_utils.py
 _set_default_args_v1)."""
+TOKENS_CUT = Release(0, 11, 1)
+"""Since then the default of max_num_batched_tokens is at most what all sequences of the longest length have."""
 ALWAYS_CHUNKED_UNTIL = Release(0, 11, 1)
 """Before, V1 chunks the prompts of every model that generates, regardless of the flag ("V1 always uses chunked
 prefills": vLLM 0.8.5, 0.9.2, 0.10.2, 0.11.0 engine/arg_utils.py _set_default_args)."""
@@ -453,13 +501,15 @@ Later releases that switch chunked prefill off for a pooler also replace the bat
 def _whole_prompt(release: Release, v1: bool, memory_arguments: MemoryArguments, length: int | None, usual: int) -> int:
     """Tokens of a batch that must contain a whole prompt of at most `length` tokens (None: unknown): up to 0.11.0, V1
     uses only the length. `usual`: the default with chunked prefill, which V0 replaces."""
-    if not v1:
-        with_images = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
-        pooled = memory_arguments.pooling and release < v0_fallback.POOLERS
-        usual = POOLED if pooled else with_images if memory_arguments.model.vision_config else 2048
-    if v1 and length and release < ALWAYS_CHUNKED_UNTIL:
-        return length
-    return max(length or 2048, usual)
+    if v1:
+        return length if length and release < ALWAYS_CHUNKED_UNTIL else max(length or 2048, usual)
+    if memory_arguments.pooling and release < v0_fallback.POOLERS:
+        least = POOLED
+    elif memory_arguments.model.vision_config:
+        least = 5120 if release >= (0, 6, 3) else 4096  # config.py _MULTIMODAL_MODEL_MAX_NUM_BATCHED_TOKENS
+    else:
+        least = 2048
+    return max(length or 2048, least)
 
 
 def _is_h100(gpu: Gpu | None) -> bool:
@@ -481,8 +531,11 @@ def _chunked(
     pooling: bool,
     whole_prompts: bool,
 ) -> bool:
-    """True if chunked prefill is on. V1: on, except if the pooler needs the whole prompt. V0: off, except for contexts
-    above 32,768 without a pooler, a vision tower or LoRA."""
+    """True if chunked prefill is on: as the flag says in releases and engines that read it.
+
+    By default, V1 has it on, except if the pooler needs the whole prompt. V0 has it off, except from 0.5.4 for contexts
+    above 32,768 tokens, without a pooler, a vision tower, LoRA, a window, latents or a drafter (engine/arg_utils.py).
+    `length`: tokens of the longest request, None if unknown."""
     if v1 and release < ALWAYS_CHUNKED_UNTIL and not pooling:
         return True
     if memory_arguments.chunked is not None:

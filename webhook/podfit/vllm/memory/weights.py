@@ -16,7 +16,7 @@ from podfit.kube.quantity import GI, human
 from podfit.vllm.memory import rocm, shape, tower
 from podfit.vllm.memory.arguments import Lora
 from podfit.vllm.memory.estimate import Estimate
-from podfit.vllm.memory.layer_tensors import Cut, Group, LayerTensors
+from podfit.vllm.memory.layer_tensors import Cut, Group, Layer, LayerTensors
 from podfit.vllm.memory.parallel import Parallel
 from podfit.vllm.memory.quantisation import DTYPE_BYTES, STORED_BYTES, Scheme
 from podfit.vllm.memory.settings import Settings
@@ -151,17 +151,17 @@ def _checkpoint(model: Model, how: WeightSettings) -> Checkpoint | None:
     if not total and not counted.known:
         return None
     tied = _is_tied(model, counted, total)
-    plain = counted.elements - (counted.head if tied else 0)
-    if total and counted.head and not tied and _is_near(total - plain, -counted.head, model, counted):
-        tied, plain = True, plain - counted.head  # files without a head: Qwen3 Embedding
+    described = counted.elements - (counted.head if tied else 0)  # by the formulas
+    if total and counted.head and not tied and _is_near(total - described, -counted.head, model, counted):
+        tied, described = True, described - counted.head  # files without a head: Qwen3 Embedding
     if total:
-        correction = _correction(model, counted, total, plain, tied=tied)
+        correction = _correction(model, counted, total, described, tied=tied)
     else:
         correction = _Correction(vision=tower.parameters(model))
     if not counted.body:  # no layer is described: they share what embedding and head leave
-        if not total or total <= plain:
+        if not total or total <= described:
             return None
-        layers = _even_layers((total - plain) // counted.layers, len(counted.order))
+        layers = _even_layers((total - described) // counted.layers, len(counted.order))
         counted = replace(layers, layers=counted.layers, embedding=counted.embedding, head=counted.head)
     return _in_bytes(model, how, counted, correction, tied=tied)
 
@@ -177,20 +177,29 @@ class _Correction(NamedTuple):
     """The formulas agree with the number of parameters."""
 
 
-def _correction(model: Model, counted: Shape, total: int, plain: int, *, tied: bool) -> _Correction:
-    """The correction by `total` parameters, of which the formulas describe `plain`: the rest is the vision tower's if
-    the model has one, else it is spread over the layers."""
-    rest = total - plain
+AGREEING, LARGEST_TOWER = 0.015, 0.6
+"""The shares of the described elements by which the counted ones may differ if the formulas agree: without a tower, and
+with one, whose elements are the difference (chosen)."""
+LEAST_OF_EXTRA, LEAST_OF_TOWER = 0.8, 0.5
+"""The shares of the computed prediction layers and of the computed tower that the difference has at least if the files
+contain both. Chosen: the formulas of both are rough."""
+
+
+def _correction(model: Model, counted: Shape, total: int, described: int, *, tied: bool) -> _Correction:
+    """The correction by `total` parameters, of which the formulas describe `described`. The difference is the vision
+    tower's if the model has one, else it is spread over the layers."""
+    difference = total - described
     table = (model.vocab_size or 0) * (model.hidden_size or 0)
-    if (tied or not counted.head) and _is_near(rest, table, model, counted):
-        rest -= table  # a tied head that is in the files anyway is not loaded: Qwen3 0.6B
-    if counted.extra and rest >= 0.8 * counted.extra + 0.5 * tower.parameters(model):
-        rest -= counted.extra  # the files likely contain the multi-token-prediction layers
-    if tower.is_there(model) and rest > 0:
-        return _Correction(vision=rest, agrees=counted.known and rest < 0.6 * plain)
-    if counted.body and plain - counted.body < total:
-        stretch = (counted.body + rest) / counted.body
-        return _Correction(stretch=stretch, agrees=counted.known and abs(rest) <= 0.015 * plain)
+    if (tied or not counted.head) and _is_near(difference, table, model, counted):
+        difference -= table  # a tied head that is in the files anyway is not loaded: Qwen3 0.6B
+    least_with_extra = LEAST_OF_EXTRA * counted.extra + LEAST_OF_TOWER * tower.parameters(model)
+    if counted.extra and difference >= least_with_extra:
+        difference -= counted.extra  # the files likely contain the multi-token-prediction layers
+    if tower.is_there(model) and difference > 0:
+        return _Correction(vision=difference, agrees=counted.known and difference < LARGEST_TOWER * described)
+    if counted.body and described - counted.body < total:
+        stretch = (counted.body + difference) / counted.body
+        return _Correction(stretch=stretch, agrees=counted.known and abs(difference) <= AGREEING * described)
     return _Correction()
 
 
@@ -207,14 +216,17 @@ def _even_layers(each: int, layers: int) -> Shape:
     )
 
 
-def _is_near(rest: int, table: int, model: Model, counted: Shape) -> bool:
-    """True if `rest`, the elements beyond the formulas, is the size of a table of embeddings (within 6 %), next to the
-    towers' elements. Those of the draft layers may be among them."""
-    tower_parameters = tower.parameters(model)
-    return any(
-        abs(rest - others - table) <= 0.06 * abs(table)
-        for others in (tower_parameters, tower_parameters + counted.extra)
-    )
+NEAR_TABLE = 0.06
+"""The share of a table of embeddings by which a difference may be off and still count as one (chosen)."""
+
+
+def _is_near(difference: int, table: int, model: Model, counted: Shape) -> bool:
+    """True if `difference`, the elements beyond the formulas, is the size of a table of embeddings (`table` elements,
+    negative for a missing one), next to the towers' elements. Those of the draft layers may be among them."""
+    towers = tower.parameters(model)
+    allowed = NEAR_TABLE * abs(table)
+    without_draft, with_draft = difference - towers, difference - towers - counted.extra
+    return abs(without_draft - table) <= allowed or abs(with_draft - table) <= allowed
 
 
 NOMINAL_LAYERS = 64
@@ -235,17 +247,29 @@ def total_elements(model: Model) -> int | None:
     """Parameters of the checkpoint, from the best source: its bytes if it is not quantized, else the number that its
     owner states. None if neither is known."""
     if model.quantization_config:
-        if model.parameters and model.weights_bytes and model.parameters < 0.45 * model.weights_bytes:
+        if model.parameters and model.weights_bytes and model.parameters < PACKED * model.weights_bytes:
             return None  # some tables count packed words as parameters
         return model.parameters
     if model.weights_bytes is None:
         return model.parameters
     stored = model.dtype_parameters
-    if stored and abs(sum(STORED_BYTES.get(k, 2) * n for k, n in stored.items()) / model.weights_bytes - 1) < 0.005:
+    stored_bytes = sum(STORED_BYTES.get(dtype, 2) * elements for dtype, elements in stored.items())
+    if stored and abs(stored_bytes / model.weights_bytes - 1) < SAME_BYTES:
         return sum(stored.values())
-    if model.parameters and any(abs(model.weights_bytes / model.parameters / width - 1) < 0.01 for width in (2, 4)):
-        return model.parameters
+    if model.parameters:
+        per_parameter = model.weights_bytes / model.parameters
+        if any(abs(per_parameter / width - 1) < SAME_WIDTH for width in (2, 4)):
+            return model.parameters
     return model.weights_bytes // DTYPE_BYTES.get(model.torch_dtype or "", 2)
+
+
+PACKED = 0.45
+"""Parameters per byte below which a quantized checkpoint's number of parameters can't be right: at 16 bits they are
+0.5."""
+SAME_BYTES, SAME_WIDTH = 0.005, 0.01
+"""Shares by which two sources of a checkpoint's size may differ and still agree: metadata and rounding."""
+TIED = 0.01
+"""The share by which a number of parameters may differ from that without a head (chosen)."""
 
 
 def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
@@ -253,14 +277,15 @@ def _is_tied(model: Model, counted: Shape, total: int | None) -> bool:
     key; then the number of parameters decides."""
     if not counted.head or not total or model.config.get("tie_word_embeddings") is not None:
         return counted.head == 0
-    return abs(total - (counted.elements - counted.head)) < 0.01 * total
+    return abs(total - (counted.elements - counted.head)) < TIED * total
 
 
 GROUPS: tuple[Group, ...] = ("attention", "linear", "mlp", "experts", "shared", "rest")
 
 
 def _in_bytes(model: Model, how: WeightSettings, counted: Shape, correction: _Correction, *, tied: bool) -> Checkpoint:
-    """The checkpoint in bytes: each group's elements × its rate. A quantized one's counted bytes correct the rates."""
+    """The checkpoint in bytes: each group's elements × its rate (bytes per element). A quantized checkpoint's counted
+    bytes correct the rates."""
     scheme, width = how.scheme, how.width
     rates = {group: correction.stretch * _rate(scheme, group, width) for group in GROUPS}
     vision = correction.vision * _rate(scheme, "vision", width)
@@ -273,18 +298,12 @@ def _in_bytes(model: Model, how: WeightSettings, counted: Shape, correction: _Co
         if scale is not None:
             rates = {group: rate * scale for group, rate in rates.items()}
     rates["experts"] *= how.padding
-    variants: list[Mapping[Cut, float]] = []
-    for layer in counted.variants:
-        cuts: dict[Cut, float] = {}
-        for part in layer:
-            cuts[part.cut] = cuts.get(part.cut, 0.0) + part.elements * rates[part.group]
-        variants.append(cuts)
-    loads_head = how.head and not tied
+    head_rate = scheme.bytes if scheme is not None and scheme.head else width
     return Checkpoint(
         counted=counted,
-        variants=tuple(variants),
+        variants=tuple([_bytes_by_cut(layer, rates) for layer in counted.variants]),
         embedding=counted.embedding * (scheme.bytes if scheme is not None and scheme.embedding else width),
-        head=counted.head * (scheme.bytes if scheme is not None and scheme.head else width) if loads_head else 0,
+        head=counted.head * head_rate if how.head and not tied else 0,
         tied=tied,
         vision=vision,
         absorbed=_absorbed_mla(model, how),
@@ -293,6 +312,14 @@ def _in_bytes(model: Model, how: WeightSettings, counted: Shape, correction: _Co
         doubt=_doubt(model, scheme, correction, bytes_counted=scale is not None),
         proved=correction.agrees,
     )
+
+
+def _bytes_by_cut(layer: Layer, rates: Mapping[Group, float]) -> Mapping[Cut, float]:
+    """Bytes of a layer's tensors, by how they are cut. `rates`: bytes per element."""
+    cuts: dict[Cut, float] = {}
+    for part in layer:
+        cuts[part.cut] = cuts.get(part.cut, 0.0) + part.elements * rates[part.group]
+    return cuts
 
 
 def _doubt(model: Model, scheme: Scheme | None, correction: _Correction, *, bytes_counted: bool) -> Doubt:
@@ -304,10 +331,12 @@ def _doubt(model: Model, scheme: Scheme | None, correction: _Correction, *, byte
         return UNKNOWN_STORAGE if is_confirmed else UNKNOWN_BOTH
     if not is_confirmed:
         return UNCONFIRMED
-    if scheme is None or scheme.online:
+    if scheme is None or scheme.online:  # files in 16 bits
         if not correction.agrees:
             return DISAGREE
-        return ONLINE if scheme is not None else WITH_TOWER if correction.vision else COUNTED
+        if scheme is not None:
+            return ONLINE
+        return WITH_TOWER if correction.vision else COUNTED
     if bytes_counted:
         return COUNTED_BYTES
     if correction.agrees and not correction.vision and _is_in_blocks(model, scheme):
@@ -332,8 +361,12 @@ def _keeps_draft(model: Model, scheme: Scheme) -> bool:
 def _is_in_blocks(model: Model, scheme: Scheme) -> bool:
     """True if the checkpoint is in fp8 with block scales, and all of its layers are of the usual kinds."""
     config = model.quantization_config or {}
-    blocks = config.get("quant_method") == "fp8" and config.get("weight_block_size") is not None
-    return blocks and scheme.experts is None and not set(model.layer_types) - {"full_attention", "sliding_attention"}
+    has_blocks = config.get("quant_method") == "fp8" and config.get("weight_block_size") is not None
+    return has_blocks and scheme.experts is None and USUAL_LAYERS.issuperset(model.layer_types)
+
+
+USUAL_LAYERS = frozenset({"full_attention", "sliding_attention"})
+"""Kinds of layers that makers quantize as a whole."""
 
 
 def _rate(scheme: Scheme | None, group: str, width: int) -> float:
@@ -350,10 +383,18 @@ def _of_four_bits(model: Model, scheme: Scheme, doubt: Doubt, vision: int) -> Do
     Unchanged if only the experts are in 4 bits. `vision`: elements of the tower."""
     if scheme.experts_only:
         return doubt
-    states = set(model.layer_types) - {"full_attention", "sliding_attention"}
-    is_mixed = bool(model.num_experts or vision or states)
-    above = LISTED_FOUR_BITS if scheme.is_stated else GUESSED_FOUR_BITS if is_mixed else DENSE_FOUR_BITS
-    return Doubt(max(doubt.spread, above), doubt.least, below=max(doubt.spread, 0.06))
+    has_other_layers = not USUAL_LAYERS.issuperset(model.layer_types)
+    if scheme.is_stated:
+        above = LISTED_FOUR_BITS
+    elif model.num_experts or vision or has_other_layers:
+        above = GUESSED_FOUR_BITS
+    else:
+        above = DENSE_FOUR_BITS
+    return Doubt(max(doubt.spread, above), doubt.least, below=max(doubt.spread, BELOW_FOUR_BITS))
+
+
+BELOW_FOUR_BITS = 0.06
+"""The fraction that a checkpoint in 4 bits may weigh less than computed: -4 % was the least that was printed."""
 
 
 def _scale(
@@ -375,10 +416,22 @@ def _scale(
         count * sum(part.elements * rates[part.group] for part in layer)
         for layer, count in zip(counted.variants, counted.count(), strict=True)
     )
-    left = model.weights_bytes - vision - (counted.embedding + (0 if tied else counted.head)) * width
-    if body and counted.extra and abs(left - draft - body) < min(abs(left - body), 0.03 * body):
-        left -= draft  # the counted bytes include the multi-token-prediction layers
-    return left / body if body and 0.6 < left / body < 1.6 else None
+    if not body:
+        return None
+    tables = (counted.embedding + (0 if tied else counted.head)) * width
+    counted_body = model.weights_bytes - vision - tables
+    off, off_without_draft = abs(counted_body - body), abs(counted_body - draft - body)
+    if counted.extra and off_without_draft < min(off, WITH_DRAFT * body):
+        counted_body -= draft  # the counted bytes include the multi-token-prediction layers
+    ratio = counted_body / body
+    return ratio if LEAST_RATIO < ratio < MOST_RATIO else None
+
+
+WITH_DRAFT = 0.03
+"""The share by which counted bytes without the draft layers may differ from the formulas' if they include these
+layers (chosen)."""
+LEAST_RATIO, MOST_RATIO = 0.6, 1.6
+"""Beyond these ratios, counted bytes and formulas are taken to be of other tensors (chosen)."""
 
 
 FLASHINFER_EXPERTS = Release(0, 17)
@@ -429,25 +482,27 @@ MAX_SCALING = 64.0
 @lru_cache(256)
 def rotary_cache(model: Model, element: int) -> int:
     """Bytes of the table of cosines and sines: positions × rotated width, once per kind of layer (vLLM 0.33
-    layers/rotary_embedding); 0 if a size is unknown. `element`: bytes per element. Linear and dynamic scaling multiply
-    the positions, M-RoPE uses four times as many. Examples: 32 MiB for Llama 3.1, 0.5 GiB for Gemma 3 4B."""
+    layers/rotary_embedding); 0 if a size is unknown. `element`: bytes per element. Examples: 32 MiB for Llama 3.1, 0.5
+    GiB for Gemma 3 4B."""
     positions = model.max_position_embeddings or 0
     width = (model.qk_rope_head_dim if model.kv_lora_rank else model.head_dim) or 0
-    config = model.config
-    partial = config.get("partial_rotary_factor")
+    partial = model.config.get("partial_rotary_factor")
     if isinstance(partial, int | float) and 0 < partial < 1:
         width = int(width * partial)
-    plain = positions * width * element
-    scaling = config.get("rope_scaling")
+    unscaled = positions * width * element
+    has_local_table = "sliding_attention" in model.layer_types and "rope_local_base_freq" in model.config  # Gemma 3
+    return int(unscaled * _rotary_scaling(model)) + (unscaled if has_local_table else 0)
+
+
+def _rotary_scaling(model: Model) -> float:
+    """The factor by which the rotary table has more positions than the model: linear and dynamic scaling multiply them,
+    M-RoPE uses four times as many. 1 for others."""
+    scaling = model.config.get("rope_scaling")
     scaling = scaling if isinstance(scaling, Mapping) else {}
-    factor = scaling.get("factor")
-    times = 1.0
-    if (scaling.get("rope_type") or scaling.get("type")) in ("linear", "dynamic") and isinstance(factor, int | float):
-        times = max(1.0, min(float(factor), MAX_SCALING))
-    elif model.model_type in THREE_AXES or "mrope_section" in scaling:
-        times = 4.0
-    local = plain if "sliding_attention" in model.layer_types and "rope_local_base_freq" in config else 0
-    return int(plain * times) + local
+    rope_type, factor = scaling.get("rope_type") or scaling.get("type"), scaling.get("factor")
+    if rope_type in ("linear", "dynamic") and isinstance(factor, int | float):
+        return max(1.0, min(float(factor), MAX_SCALING))
+    return 4.0 if model.model_type in THREE_AXES or "mrope_section" in scaling else 1.0
 
 
 MISTRAL_FIRST, MISTRAL_CUT = Release(0, 12), Release(0, 22)
@@ -500,27 +555,32 @@ def vision_on_rank(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
     if it is not loaded."""
     if not how.vision:
         return 0.0
-    return checkpoint.vision / (1 if how.vision_replicated or has_whole_tower(model, how.release) else how.cut.tp)
+    is_whole = how.vision_replicated or has_whole_tower(model, how.release)
+    return checkpoint.vision if is_whole else checkpoint.vision / how.cut.tp
 
 
 def kept_on_rocm(checkpoint: Checkpoint, model: Model, how: Placed, stage: int, scheme: Scheme | None) -> rocm.Growth:
-    """Bytes that weights take on an AMD GPU beyond their own: the allocator's, and padding. 0 on other GPUs."""
+    """Bytes that the weights of a stage take on an AMD GPU beyond their own; 0 on other GPUs. They are the allocator's,
+    and the padding of experts in 16 bits or of linear layers in FP8."""
     if how.padded is None:
         return rocm.Growth(0.0, 0.0)
     likely = most = (rocm.WITH_EXPERTS if model.num_experts else rocm.DENSE) * GI
     first, last = how.cut.stage(stage, checkpoint.layers)
-    counts = checkpoint.counted.count(first, last)
+    counts = checkpoint.counted.count(first, last)  # of each variant
     if scheme is None and model.num_experts and how.padded.experts:
         layer = rocm.experts_of_layer(model, how.cut, how.width, shuffled=how.padded.shuffled)
-        routed = [any(part.cut == "experts" for part in variant) for variant in checkpoint.counted.variants]
-        layers = sum(count for count, is_routed in zip(counts, routed, strict=True) if is_routed)
-        likely, most = likely + layers * layer.likely, most + layers * layer.most
+        layers_with_experts = 0
+        for count, variant in zip(counts, checkpoint.counted.variants, strict=True):
+            if any(part.cut == "experts" for part in variant):
+                layers_with_experts += count
+        likely, most = likely + layers_with_experts * layer.likely, most + layers_with_experts * layer.most
     if scheme is not None and how.padded.linear and (model.quantization_config or {}).get("quant_method") == "fp8":
         linear = sum(
             count * sum(size for cut, size in cuts.items() if cut in ("column", "key-value"))
             for cuts, count in zip(checkpoint.variants, counts, strict=True)
         )
-        likely, most = (size + rocm.FP8_LINEAR * linear / how.cut.tp for size in (likely, most))
+        padding_of_linear = rocm.FP8_LINEAR * linear / how.cut.tp
+        likely, most = likely + padding_of_linear, most + padding_of_linear
     return rocm.Growth(likely, most)
 
 
@@ -569,20 +629,19 @@ def of_stage(checkpoint: Checkpoint, model: Model, how: Placed, stage: int) -> f
 
 
 def least_in_layers(checkpoint: Checkpoint, model: Model, how: Placed) -> float:
-    """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table."""
+    """Bytes that are certainly in the layers of every rank: without embedding, head, tower and rotary table.
+
+    All of these are subtracted from every stage, although a stage has only some: the result is a minimum. The first and
+    the last stage and the one with the fewest layers may have the least."""
     cut = how.cut
-
-    def in_layers(stage: int) -> float:
-        """Bytes of the layers of one stage."""
-        ends = (
-            (checkpoint.embedding + checkpoint.head) / cut.tp
-            + vision_on_rank(checkpoint, model, how)
-            + rotary_cache(model, how.width)
-        )
-        return of_stage(checkpoint, model, how, stage) - ends
-
+    outside = (
+        (checkpoint.embedding + checkpoint.head) / cut.tp
+        + vision_on_rank(checkpoint, model, how)
+        + rotary_cache(model, how.width)
+    )
     stages = {0, cut.emptiest(checkpoint.layers), cut.pp - 1}
-    return max(0.0, checkpoint.doubt.least * min(in_layers(stage) for stage in stages))
+    least = min([of_stage(checkpoint, model, how, stage) - outside for stage in stages])
+    return max(0.0, checkpoint.doubt.least * least)
 
 
 def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
@@ -594,6 +653,7 @@ def lora(model: Model, slots: Lora | None, cut: Parallel, width: int) -> float:
     hidden, inner, tp = model.hidden_size, model.intermediate_size or 4 * model.hidden_size, cut.tp
     heads = (model.num_attention_heads or 1) * (model.head_dim or 0)
     groups = (model.num_key_value_heads or 1) * (model.head_dim or 0)
+    # queries, keys, values, gate and up read hidden states; output and down write them
     inputs = 5 * hidden + (heads + inner) / tp
     outputs = 2 * hidden + (heads + 2 * groups + 2 * inner) / tp
     if slots.sharded:
@@ -608,8 +668,8 @@ def line(checkpoint: Checkpoint, model: Model, settings: Settings, stage: int) -
 
 
 UNSURE = 0.3
-"""The assumed share by which LoRA slots and ROCm's additional bytes may be off either way; the latter also by so many
-GiB."""
+"""The share by which LoRA slots and ROCm's additional bytes may be off either way, and the GiB by which the latter may
+be off in addition (both assumed)."""
 
 
 @lru_cache(256)
@@ -622,12 +682,14 @@ def _line(
     slots: Lora | None,
     offload: int,
 ) -> Estimate:
-    """The ledger line of the weights on one rank of a pipeline stage. `offload`: bytes in host memory, at most."""
+    """The ledger line of the weights on one rank of a pipeline stage. `slots`: of LoRA, None without adapters;
+    `offload`: bytes in host memory, at most."""
     cut, doubt = how.cut, checkpoint.doubt
     loaded = of_stage(checkpoint, model, how, stage)
     adapters = lora(model, slots, cut, how.width)
     kept = kept_on_rocm(checkpoint, model, how, stage, scheme)
     likely = loaded + adapters + kept.likely
+    # bytes that may be missing: cut over more ranks than assumed, or draft layers that are quantized
     less = 0.0 if checkpoint.proved else _cut_evenly(checkpoint, model, how, stage)
     if how.mtp and stage == cut.pp - 1:
         less += checkpoint.draft_doubt / (cut.experts if model.num_experts else cut.tp)
@@ -636,14 +698,14 @@ def _line(
     if offload:
         likely = max(0.0, likely - offload)
         floor = max(0.0, floor - offload)
-    spread = doubt.spread * loaded
-    below = spread if doubt.below is None else doubt.below * loaded
+    above = doubt.spread * loaded
+    below = above if doubt.below is None else doubt.below * loaded
     unsure = UNSURE * (adapters + kept.likely) + (UNSURE * GI if kept.likely else 0.0)
     tower_rest = 0.0  # bytes less if this rank has only its part of the tower
     if stage == 0 and has_whole_tower(model, how.release):
         tower_rest = checkpoint.vision - checkpoint.vision / cut.tp
     low = max(0.0, likely - below - less - unsure - tower_rest)
-    high = likely + spread + unsure + kept.most - kept.likely
+    high = likely + above + unsure + kept.most - kept.likely
     note = _note(checkpoint, how, scheme, adapters=adapters, kept=kept.likely, offload=offload)
     return Estimate(int(min(floor, low)), int(low), int(likely), int(high), note, SOURCE)
 

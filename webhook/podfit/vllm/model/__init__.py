@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.kube.path import mappings
@@ -20,6 +20,7 @@ from podfit.vllm.model.given import MODEL_ANNOTATION, key
 from podfit.vllm.model.length import CHANGES_LENGTH, derived_max_model_len, longest_max_model_len
 from podfit.vllm.model.name import (
     NAME_BEGINS_WITH,
+    have_same_sizes,
     last_part,
     model_of_name,
     shape,
@@ -114,9 +115,9 @@ def _find(args: EngineArgs, workload: Workload, container: Container, facts: Fac
         name = written  # "s3://$BUCKET/models/Qwen3-8B": the unknown part is not the one that names the model
         if fact := _model_of_name(name, facts):
             return Fact(fact.value, f"path: {fact.source.removeprefix('path: ')}", may_deny=False)
-    for origin, hint in _names_in_object(args, workload, container):
-        if fact := _given_model(hint, facts) or _model_of_name(hint, facts):
-            source = f"path: {fact.source.removeprefix('path: ')}, from {origin} {hint!r}"
+    for hint in _names_in_object(args, workload, container):
+        if fact := _given_model(hint.name, facts) or _model_of_name(hint.name, facts):
+            source = f"path: {fact.source.removeprefix('path: ')}, from {hint.origin} {hint.name!r}"
             return Fact(fact.value, source, may_deny=False)
     return size_of(name) if name else None
 
@@ -201,41 +202,58 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or "://" in name
 
 
-def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[tuple[str, str]]:
-    """(where the object has it, name) for other names that the object has for the model; the most specific first."""
+class _NameInObject(NamedTuple):
+    """A name that the object has for the model, other than in the command."""
+
+    origin: str
+    """The place of the name, for people: "the served name"."""
+    name: str
+
+
+def _names_in_object(args: EngineArgs, workload: Workload, container: Container) -> Iterator[_NameInObject]:
+    """Other names that the object has for the model, the most specific first."""
     if workload.model_uri:
-        yield "the model's URI", workload.model_uri
+        yield _NameInObject("the model's URI", workload.model_uri)
     for parts in URI_FIELDS:
         value: object = workload.object
         for part in parts:
             value = value.get(part) if isinstance(value, Mapping) else None
         if isinstance(value, str):
-            yield f"the field {parts[-1]}", value
+            yield _NameInObject(f"the field {parts[-1]}", value)
     served = args.given.get("served_model_name")
     for name in served if isinstance(served, list) else [served]:
         if isinstance(name, str):
-            yield "the served name", name
-    entries = {str(item.get("name")): item.get("value") for item in mappings(container.spec.get("env"))}
+            yield _NameInObject("the served name", name)
+    variables = {str(item.get("name")): item.get("value") for item in mappings(container.spec.get("env"))}
     for variable in ENVIRONMENT:
-        if isinstance(value := entries.get(variable), str):
-            yield f"the variable {variable}", value
-    for name in dict.fromkeys((workload.name, without_server_words(workload.name))):
-        yield f"the {workload.kind}'s name", name
+        if isinstance(value := variables.get(variable), str):
+            yield _NameInObject(f"the variable {variable}", value)
+    for name in dict.fromkeys((workload.name, without_server_words(workload.name))):  # one if they are equal
+        yield _NameInObject(f"the {workload.kind}'s name", name)
 
 
 _HINT = regex(r", from (?P<origin>the [^']*?(?:'s \w+)?) '")
 
 
-def guess(fact: Fact[Model]) -> tuple[str, str] | None:
-    """(id of the published model for which the served one is taken, the reason); None unless a name alone decides."""
-    _, begins, base = fact.source.partition(NAME_BEGINS_WITH)
+def guess(fact: Fact[Model]) -> Guess | None:
+    """The published model for which the served one is taken; None unless a name alone decides. The texts of sources
+    that `find` writes say so."""
+    _, begins, base = fact.source.partition(NAME_BEGINS_WITH)  # `begins` is empty if the source has another form
     hint = _HINT.search(fact.source)
     if not begins and hint is None:
         return None
     origin = hint["origin"] if hint else "its name"
-    return (base.partition("'s")[0] or fact.value.id, f"{origin} begins so") if begins else (
-        fact.value.id, f"{origin} says so"
-    )  # fmt: skip
+    if begins:
+        return Guess(base.partition("'s")[0] or fact.value.id, f"{origin} begins so")
+    return Guess(fact.value.id, f"{origin} says so")
+
+
+class Guess(NamedTuple):
+    """The published model for which a served model is taken because of a name."""
+
+    id: str
+    reason: str
+    """For people: "its name begins so"."""
 
 
 def recognise(name: str, facts: Facts) -> Fact[Model] | None:
@@ -261,10 +279,10 @@ def given_model(name: str, given_model: GivenModel) -> Model:
     )  # fmt: skip
 
 
-MOST_OVERRIDES = 16 << 10
-"""Characters of overrides that are read, and EACH for every item in them. Results are cached per model, and so is its
-config. A list of the types of 126 layers has 10,000 characters."""
-EACH = 50
+MOST_OVERRIDES, BYTES_PER_ITEM = 16 << 10, 50
+"""The most that `_parsing_cost` may be for overrides that are read, and the characters that each item in them counts in
+addition to its own. Results are cached per model, and so is its config. A list of the types of 126 layers has 10,000
+characters. Both are chosen."""
 OUTER = ("architectures", "dtype", "quantization_config", "tie_word_embeddings", "torch_dtype", "vision_config")
 """Fields that vLLM reads from a multimodal model's outer config (vLLM 0.33 config/model.py)."""
 _OVERRIDES = frozenset({"hf_overrides", "rope_scaling"})
@@ -286,7 +304,7 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
         overrides = {key: value for key, value in overrides.items() if key in (*NESTED, *OUTER)}
     entries = {"model_type": model.model_type, "architectures": list(model.architectures)}
     changed = from_config(model.id, {**model.config, **entries, **language_model_config(overrides)}, complete=False)
-    same_shape = shape(changed)[:-1] == shape(model)[:-1]
+    same_shape = have_same_sizes(changed, model)
     return replace(
         changed,
         torch_dtype=changed.torch_dtype or model.torch_dtype,
@@ -308,9 +326,11 @@ def _with_overrides(model: Model, args: EngineArgs) -> Model | None:
 
 
 def _parsing_cost(overrides: Mapping[str, Any]) -> int:
-    """Roughly the bytes of memory that the parsed overrides take."""
+    """Roughly the bytes of memory that the parsed overrides take: their characters, and BYTES_PER_ITEM for each item,
+    which follows one of three signs."""
     text = json.dumps(overrides)
-    return len(text) + EACH * sum(text.count(begin) for begin in "[{,")
+    items = sum(text.count(sign) for sign in "[{,")
+    return len(text) + BYTES_PER_ITEM * items
 
 
 def _json(value: object) -> Mapping[str, Any]:

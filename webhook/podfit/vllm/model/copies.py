@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.vllm.model.catalogue import MIRRORS, by_id, ids
-from podfit.vllm.model.name import shape, tells_quantisation
+from podfit.vllm.model.name import have_same_sizes, tells_quantisation
 from podfit.vllm.model.shape import Model
 
 _ADDED = regex(
@@ -40,9 +40,11 @@ def quantised_copies(model: Model) -> tuple[Model, ...]:
         return ()
     models = []
     for name in _copies(_base_name(model.id)):
-        row = by_id(name)
-        if row and row.may_deny and row.value.quantization_config and shape(row.value)[:-1] == shape(model)[:-1]:
-            models.append(row.value)
+        fact = by_id(name)
+        if fact is None or not fact.may_deny:
+            continue
+        if fact.value.quantization_config and have_same_sizes(fact.value, model):
+            models.append(fact.value)
     return tuple(sorted(models, key=lambda copy: (_owner_rank(copy.id), copy.id)))
 
 

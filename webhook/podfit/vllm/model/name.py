@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 from podfit.base.lazy import regex
 from podfit.vllm.facts import Fact
@@ -29,14 +30,15 @@ def model_of_name(name: str) -> Fact[Model] | None:
     if row := by_id(name):
         return row
     parts = _path_parts(name)
-    for start in range(max(0, len(parts) - 2), len(parts)):
-        tail = "/".join(parts[start:])
+    for tail in ("/".join(parts[-2:]), parts[-1]) if len(parts) > 1 else parts:  # the longest tail first
         if fact := by_id(tail) or _by_last_part(tail) or _model_of_last_part(tail):
             return Fact(fact.value, f"path: its last part names {fact.value.id}", may_deny=False)
-    begun = next((fact for part in reversed(parts[-3:]) if (fact := _by_beginning(part))), None)
-    if begun is not None and re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith("."):
-        return begun._replace(value=replace(begun.value, id=name))  # keep the hub's whole id, with its owner
-    return begun
+    for part in reversed(parts[-3:]):
+        if fact := _by_beginning(part):
+            is_hub_id = re.fullmatch(r"[\w.-]+/[\w.:-]+", name) and not name.startswith(".")
+            # keep the hub's whole id, with its owner
+            return fact._replace(value=replace(fact.value, id=name)) if is_hub_id else fact
+    return None
 
 
 def last_part(name: str) -> str:
@@ -52,11 +54,10 @@ def _path_parts(name: str) -> list[str]:
     path = re.sub(r"^[a-z][a-z0-9+.-]*://", "", name.strip(), flags=re.IGNORECASE).partition("?")[0]
     path = re.sub(r"@sha256:\w+$", "", path)
     parts = [part for part in path.split("/") if part.strip()]
-    if cached := next((part for part in parts if part.startswith("models--")), None):
-        return cached.removeprefix("models--").split("--")
-    while len(parts) > 1 and re.fullmatch(
-        r"\d{1,4}|v\d+|latest|main|snapshots?|hf|original|[0-9a-f]{40}", parts[-1], re.I
-    ):
+    for part in parts:
+        if part.startswith("models--"):
+            return part.removeprefix("models--").split("--")
+    while len(parts) > 1 and _VERSION.fullmatch(parts[-1]):
         parts.pop()
     if parts and name.startswith("oci://"):
         image, _, tag = parts[-1].partition(":")
@@ -66,6 +67,8 @@ def _path_parts(name: str) -> list[str]:
     return parts
 
 
+_VERSION = regex(r"\d{1,4}|v\d+|latest|main|snapshots?|hf|original|[0-9a-f]{40}", re.IGNORECASE)
+"""Last parts of a path that name a version or a format, and not the model."""
 _MODELCAR = "modelcar-"
 """Begins the names of images that contain a model (KServe, "Serve models with OCI images")."""
 _SERVER_WORD = regex(r"(?:(?:vllm|llm|model|modelcar|serve|serving|server|inference|infer|ms|my)[-_])+", re.IGNORECASE)
@@ -90,10 +93,9 @@ def _by_last_part(name: str) -> Fact[Model] | None:
     if not rows:
         return None
     best = min(rows, key=lambda row: (_row_rank(row), row.lower()))
-    best_shape = shape(model_of_row(best))
-    # Less trusted rows of the same name are ignored.
-    others = (row for row in rows if _row_rank(row)[:2] <= _row_rank(best)[:2])
-    return by_id(best) if all(shape(model_of_row(row)) == best_shape for row in others) else None
+    best_shape, best_trust = shape(model_of_row(best)), _row_rank(best).trust
+    as_trusted = [row for row in rows if _row_rank(row).trust <= best_trust]  # less trusted rows do not count
+    return by_id(best) if all(shape(model_of_row(row)) == best_shape for row in as_trusted) else None
 
 
 def _model_of_last_part(name: str) -> Fact[Model] | None:
@@ -108,23 +110,25 @@ def _model_of_last_part(name: str) -> Fact[Model] | None:
         return by_id(items[0].id)
     if not re.search(r"\d|-", normalized):
         return None  # one word ("tiny", "chat") identifies nothing
-    longer = [
-        row
-        for start in (normalized, f"meta-{normalized}")
-        for key in _going_on_from(start)
-        if not QUANTISED.search(key.removeprefix(start))
-        for row in last_parts()[key]
-    ]
-    if not longer or len(longer) > _MOST_ALIKE:
+    rows = _rows_that_begin(normalized)
+    if not rows or len(rows) > _MOST_ALIKE or len({shape(model_of_row(row)) for row in rows}) > 1:
         return None
-    wanted_shape = shape(model_of_row(longer[0]))
-    if any(shape(model_of_row(row)) != wanted_shape for row in longer[1:]):
-        return None
-    return by_id(min(longer, key=lambda row: (_row_rank(row), len(row), row)))
+    return by_id(min(rows, key=lambda row: (_row_rank(row), len(row), row)))
+
+
+def _rows_that_begin(normalized: str) -> list[str]:
+    """The catalog's entries whose last part begins with these words, with or without "meta-" in front of them. Further
+    words that name a quantization are left out."""
+    rows: list[str] = []
+    for start in (normalized, f"meta-{normalized}"):
+        for key in _going_on_from(start):
+            if not QUANTISED.search(key.removeprefix(start)):
+                rows += last_parts()[key]
+    return rows
 
 
 _MOST_ALIKE = 40
-"""If more models than that have the same beginning, it is the name of a family."""
+"""If more models than that have the same beginning, it is the name of a family (chosen)."""
 
 
 @cache
@@ -149,18 +153,56 @@ def _going_on_from(start: str) -> list[str]:
     return [start, *names] if start in last_parts() else names
 
 
-def _row_rank(row_id: str) -> tuple[bool, bool, bool]:
-    """Sort key of catalog entries, the best first: trusted ones before others, a config.json before a table, originals
-    before copies."""
-    entries = row_of(row_id)
-    return not entries["trusted"], entries["confidence"] != "file", "base" in entries
+class _Trust(NamedTuple):
+    """How sure a catalog entry is: the one that compares less is surer."""
+
+    is_doubtful: bool
+    is_of_table: bool
+    """It comes from a library's table, not from a config.json."""
 
 
-def shape(model: Model) -> tuple[object, ...]:
-    """The properties that copies of one model have in common; it includes whether they are quantized, but not by which
-    scheme."""
-    return (model.num_hidden_layers, model.hidden_size, model.num_attention_heads, model.num_key_value_heads,
-            model.vocab_size, model.num_experts, model.quantization_config is not None)  # fmt: skip
+class _RowRank(NamedTuple):
+    """The order of catalog entries: the one that compares less is better."""
+
+    trust: _Trust
+    is_copy: bool
+
+
+def _row_rank(row_id: str) -> _RowRank:
+    """Sort key of catalog entries, the best first."""
+    entry = row_of(row_id)
+    return _RowRank(_Trust(not entry["trusted"], entry["confidence"] != "file"), is_copy="base" in entry)
+
+
+class ModelShape(NamedTuple):
+    """The properties that copies of one model have in common, to compare two models; None for an unknown size."""
+
+    layers: int | None
+    hidden: int | None
+    heads: int | None
+    key_value_heads: int | None
+    vocabulary: int | None
+    experts: int | None
+    is_quantized: bool
+    """By any scheme."""
+
+
+def shape(model: Model) -> ModelShape:
+    """The model's properties that its copies have, too."""
+    return ModelShape(
+        layers=model.num_hidden_layers,
+        hidden=model.hidden_size,
+        heads=model.num_attention_heads,
+        key_value_heads=model.num_key_value_heads,
+        vocabulary=model.vocab_size,
+        experts=model.num_experts,
+        is_quantized=model.quantization_config is not None,
+    )
+
+
+def have_same_sizes(model: Model, copy: Model) -> bool:
+    """True if two models have the same shape, whether they are quantized or not."""
+    return shape(model)._replace(is_quantized=False) == shape(copy)._replace(is_quantized=False)
 
 
 SIZE = regex(r"(?:^|-)((?:\d+x|[ea])?\d+(?:-\d+)?[bm])(?=-|$)")
@@ -179,28 +221,30 @@ def _by_beginning(name: str) -> Fact[Model] | None:
     """The model whose published name, with its size, begins this name: it is a quantized copy or a fine-tune of it.
     None if no name does."""
     words = normalize_name(name).split("-")[:_MOST_WORDS]
-    for end in range(len(words) - 1, 1, -1):
-        beginning, rest = "-".join(words[:end]), "-".join(words[end:])
+    for end in range(len(words) - 1, 1, -1):  # the longest beginning first, of at least two words
+        beginning, suffix = "-".join(words[:end]), "-".join(words[end:])
         sizes = SIZE.findall(beginning)
-        only_scheme = QUANTISED.match(rest) is not None and not SIZE.search(rest)
-        if not (sizes or only_scheme) or not set(SIZE.findall(rest)) <= set(sizes):
-            continue
-        spellings = (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}")
-        if fact := next((row for spelling in spellings if (row := _by_last_part(spelling))), None):
-            return _model_with_suffix(fact.value, name, rest)
+        is_scheme_alone = QUANTISED.match(suffix) is not None and not SIZE.search(suffix)
+        if not (sizes or is_scheme_alone):
+            continue  # the beginning is the name of a family
+        if not set(SIZE.findall(suffix)) <= set(sizes):
+            continue  # the suffix has another size
+        for spelling in (beginning, f"{beginning}-instruct", f"{beginning}-it", f"meta-{beginning}"):
+            if fact := _by_last_part(spelling):
+                return _model_with_suffix(fact.value, name, suffix)
     return None
 
 
-def _model_with_suffix(model: Model, name: str, rest: str) -> Fact[Model] | None:
-    """`model` with the changes that the further words of a name (`rest`) mean: a scheme, or 16 bits. None if they name
-    a format of unknown size."""
+def _model_with_suffix(model: Model, name: str, suffix: str) -> Fact[Model] | None:
+    """`model` with the changes that the further words of a name (`suffix`) mean: a scheme, or 16 bits. None if they
+    name a format of unknown size."""
     source = f"{NAME_BEGINS_WITH}{model.id}'s"
-    settings = scheme_of(rest)
+    settings = scheme_of(suffix)  # empty: no word names a scheme
     if settings is None:
         return None
     if settings:
         model = replace(model, quantization_config=settings, scheme_guessed=True, storage_known=True)
-    elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", rest):
+    elif re.search(r"(^|-)(bf16|fp16|f16|dequantized)(-|$)", suffix):
         model = replace(
             model, quantization_config=None, storage_known=True, weights_bytes=None, dtype_parameters={},
             expert_bytes=None,
@@ -249,8 +293,12 @@ def size_of(name: str) -> Fact[Model] | None:
 
 
 def _parameters(match: re.Match[str]) -> int:
-    """Number of parameters. The experts of "8x7B" share their attention: Mixtral 8x7B has 46.7, 8x22B has 141
-    billion."""
+    """Number of parameters that a match of SIZED states: "70B", or "8x7B" for a number of experts."""
     unit = {"m": 10**6, "b": 10**9, "t": 10**12}[match["unit"].lower()]
     parameters = float(match["size"].replace("_", ".")) * unit
-    return int(parameters * int(match["experts"]) * 0.82) if match["experts"] else int(parameters)
+    return int(parameters * int(match["experts"]) * OF_ALL_EXPERTS) if match["experts"] else int(parameters)
+
+
+OF_ALL_EXPERTS = 0.82
+"""Parameters of a model named "8x7B", relative to 8 × 7 billion, because its experts share their attention: Mixtral
+8x7B has 46.7 billion, 8x22B has 141."""

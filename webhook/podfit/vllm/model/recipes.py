@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any, Literal
 
 from podfit.base import data
@@ -47,10 +48,13 @@ class Recipe:
 
     id: str
     minimum: Release | None
-    """The least release with which the recipe was made or tested."""
+    """The least release with which the recipe was made or tested; None if it names none."""
     tool_call_parsers: tuple[str, ...]
+    """Values of `--tool-call-parser` from which the user chooses."""
     reasoning_parsers: tuple[str, ...]
+    """Values of `--reasoning-parser` from which the user chooses."""
     source: str
+    """The address of the recipe."""
 
     def parsers(self, kind: Kind) -> tuple[str, ...]:
         """The parsers of this kind, () if the recipe names none."""
@@ -59,14 +63,19 @@ class Recipe:
     @property
     def suggestion(self) -> str:
         """The recommendation, for people: "vLLM 0.24.0 or newer, --tool-call-parser minimax_m3"."""
-        parts = [f"vLLM {self.minimum} or newer"] if self.minimum else []
-        for flag, names in (("tool-call", self.tool_call_parsers), ("reasoning", self.reasoning_parsers)):
-            parts += [f"--{flag}-parser {' or '.join(names)}"] if names else []
+        parts = []
+        if self.minimum:
+            parts.append(f"vLLM {self.minimum} or newer")
+        if self.tool_call_parsers:
+            parts.append(f"--tool-call-parser {' or '.join(self.tool_call_parsers)}")
+        if self.reasoning_parsers:
+            parts.append(f"--reasoning-parser {' or '.join(self.reasoning_parsers)}")
         return ", ".join(parts)
 
 
 def of(model: str) -> Recipe | None:
-    """The recipe of exactly this model, or of the model that it is listed as a copy of."""
+    """The recipe of exactly this model (an id in any case), or of the model that it is listed as a copy of; None if
+    there is none."""
     row = data.rows("recipes").get(model.lower())
     return None if row is None else _recipe(json.loads(row))
 
@@ -82,7 +91,8 @@ def is_id(model: str) -> bool:
 def parsers_of(model: str, kind: Kind) -> tuple[str, ...]:
     """The parsers that the model's own recipe names, else those of its family; () if they are unknown."""
     recipe = of(model)
-    return (recipe.parsers(kind) if recipe else ()) or parsers_of_family(model, kind)
+    own = recipe.parsers(kind) if recipe else ()
+    return own or parsers_of_family(model, kind)
 
 
 def parsers_of_family(model: str, kind: Kind) -> tuple[str, ...]:
@@ -94,36 +104,40 @@ def parsers_of_family(model: str, kind: Kind) -> tuple[str, ...]:
 
 @cache
 def families(kind: Kind) -> dict[str, tuple[str, ...]]:
-    """Family → the parsers that its recipes name, without families of which two recipes differ in the format."""
-    named: dict[str, list[tuple[str, ...]]] = {}
+    """Family → the different parsers that its recipes name, in their order. Families whose recipes do not agree on a
+    format are left out, and those that name no parser of this kind."""
+    parsers_of_recipes: dict[str, list[tuple[str, ...]]] = {}  # family → the parsers of each of its recipes
     for row in data.rows("recipes").values():
         recipe = _recipe(json.loads(row))
-        if names := recipe.parsers(kind):
-            named.setdefault(family(recipe.id), []).append(names)
-    return {name: tuple(dict.fromkeys(_flat(items))) for name, items in named.items() if _agree(items, kind)}
+        if parsers := recipe.parsers(kind):
+            parsers_of_recipes.setdefault(family(recipe.id), []).append(parsers)
+    agreeing: dict[str, tuple[str, ...]] = {}
+    for name, recipes in parsers_of_recipes.items():
+        first, *others = recipes
+        if all(_share_format(first, parsers, kind) for parsers in others):
+            agreeing[name] = tuple(dict.fromkeys([parser for parsers in recipes for parser in parsers]))
+    return agreeing
 
 
-def _agree(recipes: list[tuple[str, ...]], kind: Kind) -> bool:
-    """True if each recipe of a family names a parser for the format of the first one."""
-    return all(any(same_format(name, text, kind) for name in names for text in recipes[0]) for names in recipes)
-
-
-def _flat(recipes: Iterable[tuple[str, ...]]) -> Iterable[str]:
-    """The names of all recipes, in their order."""
-    return (name for names in recipes for name in names)
+def _share_format(parsers: Iterable[str], others: Iterable[str], kind: Kind) -> bool:
+    """True if a parser of one recipe reads the format of a parser of another recipe."""
+    return any(same_format(parser, other, kind) for parser, other in product(parsers, others))
 
 
 def same_format(parser: str, other: str, kind: Kind) -> bool:
-    """True if both parsers read the same format, as far as is known."""
-    if parser == other or not {parser, other}.isdisjoint(ANY_FORMAT):
+    """True if both parsers read the same format, as far as is known. They are equal, one of them is of ANY_FORMAT, or
+    both are of one group: THINKS, or one of SAME_TOOL_FORMAT."""
+    both = {parser, other}
+    if parser == other or not both.isdisjoint(ANY_FORMAT):
         return True
     if kind == "reasoning_parser":
-        return {parser, other} <= THINKS
-    return any({parser, other} <= alike for alike in SAME_TOOL_FORMAT)
+        return both <= THINKS
+    return any(both <= alike for alike in SAME_TOOL_FORMAT)
 
 
 def family(model: str) -> str:
-    """The name of a model's family: "qwen3" for Qwen/Qwen3-235B-A22B-Instruct-2507-FP8."""
+    """The name of a model's family, by its id or its name: "qwen3" for Qwen/Qwen3-235B-A22B-Instruct-2507-FP8. These
+    are the parts of the name that are neither a SIZE nor one of OF_A_COPY; "" if there are none."""
     parts = re.split(r"[-_]", model.rpartition("/")[2].lower())
     return "-".join(part for part in parts if part not in OF_A_COPY and not SIZE.fullmatch(part))
 
