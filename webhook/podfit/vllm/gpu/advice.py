@@ -32,19 +32,20 @@ _MANY = 64
 
 def product_label(gpu: Gpu) -> tuple[str, str]:
     """The label that names the GPU model on its nodes, and its value; the model's name if no label is known."""
-    for key in (PRODUCT, AMD_PRODUCT):
-        names = (
-            gpu.labels
-            if key == PRODUCT
-            else [text for place in LABELS[key] for text in _product_labels(gpu).get(place, ())]
-        )
-        if names:
-            return key, names[0]
+    if gpu.labels:
+        return PRODUCT, gpu.labels[0]
+    for place in LABELS[AMD_PRODUCT]:
+        for name in _product_labels(gpu).get(place, ()):
+            return AMD_PRODUCT, name
     return PRODUCT, gpu.name
 
 
 def of_product(spec: JSON, label: str, count: int = 1) -> Suggestion:
-    """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`."""
+    """The change that gets the Pod `count` GPUs of the model that nvidia.com/gpu.product calls `label`.
+
+    It changes the labels of the Pod's nodeSelector that depend on the GPU, else the first one of its required affinity
+    that does. Without either, it adds a label: its cloud's own if the Pod names a cloud, else
+    nvidia.com/gpu.product."""
     gpus = by_name(label)
     entries, dropped = [], []
     for key, old in _selector(spec).items():
@@ -60,9 +61,10 @@ def of_product(spec: JSON, label: str, count: int = 1) -> Suggestion:
         instead = f" instead of {', '.join(dropped)}" if dropped else ""
         return f"nodeSelector {', '.join(texts) or f'{PRODUCT}: {label}'}{instead}"
     for requirement in _affinity(spec):
-        if requirement.operator == "In" and (
-            value := _value(requirement.key, requirement.values[0] if requirement.values else "", label, gpus, 1)
-        ):
+        if requirement.operator != "In":
+            continue
+        value = _value(requirement.key, requirement.values[0] if requirement.values else "", label, gpus, 1)
+        if value:
             return f"required affinity {requirement.key} In [{value}] instead of [{', '.join(requirement.values)}]"
     key = _label_of_cloud(spec) or PRODUCT
     value = _value(key, "", label, gpus, count)
@@ -102,16 +104,19 @@ def own_labels(spec: JSON) -> tuple[str, ...]:
     """The whole GPUs that a required affinity allows (values of nvidia.com/gpu.product), least memory first; none if it
     allows only one."""
     demands = of_spec(spec)
-    names = {value for term in (demands.always, *demands.terms) for requirement in term
-            if (requirement.key, requirement.operator) == (PRODUCT, "In") for value in requirement.values}  # fmt: skip
-    if len(names) > _MANY:
+    requirements = [requirement for term in (demands.always, *demands.terms) for requirement in term]
+    values: set[str] = set()
+    for requirement in requirements:
+        if requirement.key == PRODUCT and requirement.operator == "In":
+            values.update(requirement.values)
+    if len(values) > _MANY:
         return ()
-    sizes = {
-        value: min(gpu.memory for gpu in gpus)
-        for value in sorted(names)
-        if not SHARED_SUFFIX.search(value) and (gpus := by_name(value)) and not any(gpu.mig for gpu in gpus)
-    }
-    return tuple(sorted(sizes, key=sizes.__getitem__)) if len(sizes) > 1 else ()
+    least_memory: dict[str, int] = {}  # value → bytes of the smallest GPU model that it may mean
+    for value in sorted(values):
+        gpus = () if SHARED_SUFFIX.search(value) else by_name(value)
+        if gpus and not any(gpu.mig for gpu in gpus):
+            least_memory[value] = min(gpu.memory for gpu in gpus)
+    return tuple(sorted(least_memory, key=least_memory.__getitem__)) if len(least_memory) > 1 else ()
 
 
 def _affinity(spec: JSON) -> Iterator[NodeRequirement]:
@@ -135,8 +140,10 @@ def _selector(spec: JSON) -> Mapping[str, str]:
 
 
 def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> str | None:
-    """The label's value for these GPUs. "" if the label does not depend on the GPU, None if it has no value for
-    them."""
+    """The value of a label (`key`) for `count` of these GPUs. "" if it does not depend on the GPU, or if the present
+    value (`old`) may stay. None if it has no value for them. `label`: their value of nvidia.com/gpu.product.
+
+    A value that may also mean another GPU model is none."""
     if key in instances.TYPE:
         return instances.smallest_machine_type(old, gpus, count) if instances.count_of(old) is not None else ""
     if key in instances.FAMILY:
@@ -145,6 +152,9 @@ def _value(key: str, old: str, label: str, gpus: Sequence[Gpu], count: int) -> s
         return ""
     if key == PRODUCT:
         return label
-    names = (name for gpu in gpus for place in LABELS[key] for name in _product_labels(gpu).get(place, ()))
-    return next((name for name in names if by_name(name, LABELS[key]) and set(by_name(name, LABELS[key])) <= set(gpus)),
-                None)  # fmt: skip
+    vocabularies = LABELS[key]
+    for name in [name for gpu in gpus for place in vocabularies for name in _product_labels(gpu).get(place, ())]:
+        meant = by_name(name, vocabularies)
+        if meant and set(meant) <= set(gpus):
+            return name
+    return None

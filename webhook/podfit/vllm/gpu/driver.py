@@ -24,7 +24,12 @@ def cuda_major(labels: Mapping[str, str]) -> int | None:
     if cuda is not None:
         return cuda
     branch = _first_number(labels, DRIVER_LABELS)
-    return None if branch is None else next((major for first, major in BRANCHES if branch >= first), None)
+    if branch is None:
+        return None
+    for first, major in BRANCHES:  # from the newest on
+        if branch >= first:
+            return major
+    return None
 
 
 def required_cuda(requirements: Sequence[NodeRequirement]) -> int | None:
@@ -35,13 +40,15 @@ def required_cuda(requirements: Sequence[NodeRequirement]) -> int | None:
 
 
 def _required_cuda(requirement: NodeRequirement) -> int | None:
-    """The newest major version of CUDA that one requirement allows; None if it does not limit it."""
-    below = {"In": 0, "Lt": 1}.get(requirement.operator)
+    """The newest major version of CUDA that one requirement allows; None if it does not limit it. It does if it is
+    about one of LABELS, its operator is `In` or `Lt`, and all values are numbers."""
+    below = {"In": 0, "Lt": 1}.get(requirement.operator)  # the largest value that `Lt 13` allows is 12
     if below is None:
         return None
     versions = []
     for value in requirement.values:
         number = _number(value)
+        # a node with this value as its only label; None for a label of another kind
         version = None if number is None else cuda_major({requirement.key: str(number - below)})
         if version is None:
             return None
@@ -56,10 +63,13 @@ def first_branch(cuda: int) -> int | None:
 
 def _first_number(labels: Mapping[str, str], names: tuple[str, ...]) -> int | None:
     """The number in the first of these labels that has one; None without such a label."""
-    numbers = (_number(labels[name]) for name in names if name in labels)
-    return next((number for number in numbers if number is not None), None)
+    for name in names:
+        number = _number(labels.get(name, ""))
+        if number is not None:
+            return number
+    return None
 
 
 def _number(text: str) -> int | None:
-    """The number of a branch or of a major version; None for another text."""
+    """The number of a branch or of a major version, which have at most five digits; None for another text."""
     return int(text) if text.isdecimal() and len(text) < 6 else None

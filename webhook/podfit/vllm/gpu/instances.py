@@ -28,21 +28,23 @@ _TELLING = {"family", "category", "gpu-name", "accelerator-name"}
 
 
 def of_types(names: Iterable[str]) -> tuple[Gpu, ...]:
-    """The GPUs of cloud machine types; a fraction of a GPU is a GPU with that much memory."""
-    table, lower = _table(), _in_any_case()
+    """The GPUs of cloud machine types, each once; a fraction of a GPU is a GPU with that much memory. Unknown types and
+    GPUs are left out."""
     entries: dict[str, Gpu] = {}
     for name in names:
-        row = table.get(lower.get(name.lower(), name))
+        row = _row(name)
         if row is None or row["gpu"] not in products():
             continue
         gpu = product(row["gpu"])
         if fraction := row.get("fraction"):
-            part = f"{gpu.name} (1/{round(1 / fraction)})"
-            gpu = replace(gpu, name=part).with_memory(
-                int(gpu.memory * fraction * 0.95), int(gpu.memory_high * fraction)
-            )
+            part = replace(gpu, name=f"{gpu.name} (1/{round(1 / fraction)})")
+            gpu = part.with_memory(int(gpu.memory * fraction * LEAST_OF_FRACTION), int(gpu.memory_high * fraction))
         entries[gpu.name] = gpu
     return tuple(entries.values())
+
+
+LEAST_OF_FRACTION = 0.95
+"""The share of a fraction of a GPU that a process sees at least, because the driver keeps some (assumed)."""
 
 
 def of_family(name: str) -> list[str]:
@@ -51,8 +53,8 @@ def of_family(name: str) -> list[str]:
 
 
 def count_of(name: str) -> int | None:
-    """The whole GPUs of a machine type; None if unknown, or if it has a fraction of one."""
-    row = _table().get(_in_any_case().get(name.lower(), name))
+    """The number of whole GPUs of a machine type; None if unknown, or if it has a fraction of one."""
+    row = _row(name)
     return int(row["count"]) if row and not row.get("fraction") else None
 
 
@@ -65,25 +67,33 @@ class Size(NamedTuple):
 
 
 def size_of(name: str) -> Size | None:
-    """The whole GPUs and the host memory of a machine type; None if unknown."""
-    row = _table().get(_in_any_case().get(name.lower(), name))
+    """The whole GPUs and the host memory of a machine type; None if unknown, or if it has a fraction of a GPU."""
+    row = _row(name)
     if row is None or row.get("fraction") or "count" not in row:
         return None
     return Size(int(row["count"]), int(row.get("host_ram_gib") or 0) << 30)
 
 
 def smallest_machine_type(name: str, gpus: Sequence[Gpu], count: int) -> str | None:
-    """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs; None if the tables
-    have none."""
-    row = _table().get(_in_any_case().get(name.lower(), name))
+    """The smallest machine type of the same cloud as `name`, with at least `count` of these GPUs: by GPUs, then by host
+    memory. None if the tables have none."""
+    present = _row(name)
+    if present is None:
+        return None
     names = {gpu.name for gpu in gpus}
-    items = [
-        (item["count"], item.get("host_ram_gib") or 0, other)
-        for other, item in _table().items()
-        if row and item["provider"] == row["provider"] and item["gpu"] in names and not item.get("fraction")
-        if item["count"] >= count
+    candidates = [
+        machine_type
+        for machine_type, row in _table().items()
+        if row["provider"] == present["provider"] and row["gpu"] in names and not row.get("fraction")
+        if row["count"] >= count
     ]
-    return min(items)[2] if items else None
+
+    def size(machine_type: str) -> tuple[int, int, str]:
+        """Sort key: (GPUs, GiB of host memory, the name)."""
+        row = _table()[machine_type]
+        return row["count"], row.get("host_ram_gib") or 0, machine_type
+
+    return min(candidates, key=size, default=None)
 
 
 def left_by(demands: Sequence[NodeRequirement]) -> tuple[Gpu, ...]:
@@ -121,8 +131,11 @@ def _requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
 
 def _label_part(key: str) -> str | None:
     """The part of a machine type that a cloud's or Karpenter's label names; None for other labels."""
-    part = next((key.removeprefix(prefix) for prefix in _PREFIXES if key.startswith(prefix)), "")
-    return part if part in _PARTS else None
+    for prefix in _PREFIXES:
+        if key.startswith(prefix):
+            part = key.removeprefix(prefix)
+            return part if part in _PARTS else None
+    return None
 
 
 @cache
@@ -130,6 +143,11 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
     """Machine type → its row in the table."""
     entries: Mapping[str, Mapping[str, Any]] = data.load("instances")["instance_types"]
     return entries
+
+
+def _row(name: str) -> Mapping[str, Any] | None:
+    """The row of a machine type, in any case; None if the table has none."""
+    return _table().get(_in_any_case().get(name.lower(), name))
 
 
 @cache
@@ -144,19 +162,21 @@ def _labels() -> Mapping[str, Mapping[str, str]]:
     website/content/en/preview/reference/instance-types.md)."""
     entries = {}
     for name, row in _table().items():
-        split = re.fullmatch(r"([a-z]+)(\d+)[^.]*", name.partition(".")[0]) if row["provider"] == "aws" else None
-        if split is None or row["gpu"] not in products():
+        if row["provider"] != "aws" or row["gpu"] not in products():
             continue
         family, _, size = name.partition(".")
-        names = products()[row["gpu"]]["names"]
+        category_and_generation = re.fullmatch(r"([a-z]+)(\d+)[^.]*", family)  # g6e: g, 6
+        if category_and_generation is None:
+            continue
+        names = products()[row["gpu"]]["names"].get("karpenter", ())
         maker = products()[row["gpu"]]["vendor"]
         device = "accelerator" if maker in ("aws", "qualcomm") else "gpu"
         labels = {
             "family": family,
-            "category": split[1],
-            "generation": split[2],
+            "category": category_and_generation[1],
+            "generation": category_and_generation[2],
             "size": size,
-            f"{device}-name": next(iter(names.get("karpenter", ())), family),
+            f"{device}-name": names[0] if names else family,
             f"{device}-manufacturer": maker,
             f"{device}-count": str(row["count"]),
         }

@@ -57,16 +57,22 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
 
 
 def least_capability(method: str, release: Release) -> tuple[int, int] | None:
-    """(major, minor) that this release requires for the method; None if no requirement is known."""
-    items = [
-        step.least for step in STEPS.get(method, ()) if (release > step.after if step.after else release >= step.first)
-    ]
-    return divmod(items[-1], 10) if items else None
+    """(major, minor) of the compute capability that this release requires for the method; None if no requirement is
+    known. Between two releases that were read with different numbers, the lower one applies."""
+    least = None
+    for step in STEPS.get(method, ()):  # the numbers decrease, so the last one that applies is the lowest
+        applies = release > step.after if step.after else release >= step.first
+        if applies:
+            least = step.least
+    return divmod(least, 10) if least is not None else None
 
 
 def first_release(method: str, capability: tuple[int, int]) -> Release | None:
-    """The first release that is known to run the method on a GPU of this capability."""
-    return next((step.first for step in STEPS.get(method, ()) if divmod(step.least, 10) <= capability), None)
+    """The first release that is known to run the method on a GPU of this compute capability; None if none is known."""
+    for step in STEPS.get(method, ()):  # oldest first
+        if divmod(step.least, 10) <= capability:
+            return step.first
+    return None
 
 
 NAMED = frozenset({"quant_method", "bits", "_scheme", "format", "quant_algo"})
@@ -79,30 +85,44 @@ def is_exact(model: Model) -> bool:
     return not model.scheme_guessed and bool((model.quantization_config or {}).keys() - NAMED)
 
 
-def method(model: Model, given: object) -> tuple[str, bool] | None:
-    """The method that vLLM will use, and whether that is certain. None if the model is not quantized or it is unknown.
+class Method(NamedTuple):
+    """A quantization method."""
 
-    `given` is `--quantization`. A checkpoint's own method wins.
+    name: str
+    """A key of STEPS."""
+    is_certain: bool
+    """It comes from an argument or the checkpoint's own config, and not from a name."""
+
+
+def method(model: Model, given: object) -> Method | None:
+    """The method that vLLM will use. None if the model is not quantized, or if the method is not in STEPS.
+
+    `given` is `--quantization`, None if it is not set. A checkpoint's own method wins, except over a kernel for it.
     """
     config = model.quantization_config
     if not config:
-        word = str(given).replace("-", "_") if given else ""
-        return (word, True) if word in STEPS else None
+        argument = str(given).replace("-", "_") if given else ""
+        return Method(argument, is_certain=True) if argument in STEPS else None
+    name = _stored_method(config, given)
+    return Method(name, is_exact(model)) if name in STEPS else None
+
+
+def _stored_method(config: Mapping[str, Any], given: object) -> str:
+    """The name in STEPS for a checkpoint's quantization config; another text if STEPS has none."""
     name = str(config.get("quant_method") or "").lower()
-    exact = is_exact(model)
     if name == "compressed-tensors":
-        scheme = _scheme(config)
-        return (f"compressed-tensors {scheme}", exact) if scheme else None
+        return f"compressed-tensors {_scheme(config)}"
     if name == "modelopt":
         algorithm = str(config.get("quant_algo") or "").upper()
-        return {"FP8": ("modelopt", exact), "NVFP4": ("modelopt_fp4", exact)}.get(algorithm)
+        return {"FP8": "modelopt", "NVFP4": "modelopt_fp4"}.get(algorithm, "")
     if name in ("awq", "gptq") and given in (f"{name}_marlin", "moe_wna16"):
-        return (str(given), exact) if given != "moe_wna16" else None
-    return (name.replace("-", "_"), exact) if name.replace("-", "_") in STEPS else None
+        return str(given)
+    return name.replace("-", "_")
 
 
 def _scheme(config: Mapping[str, Any]) -> str | None:
-    """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`)."""
+    """compressed-tensors' scheme of all layers (vLLM compressed_tensors.py, `_get_scheme_from_parts`). None if groups
+    of layers have different ones, or one that is not in STEPS."""
     groups = config.get("config_groups")
     names = {_scheme_of_group(value) for value in groups.values()} if isinstance(groups, Mapping) else set()
     return names.pop() if len(names) == 1 else None

@@ -73,6 +73,11 @@ PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 AMD_PARTITION = "amd.com/compute-memory-partition"
 USE_TYPE = ("nvidia.com/use-gputype", "hami.io/use-gputype")
 """HAMi's annotation: GPUs whose type contains one of these words."""
+NEAR_MIB, NEAR_GB = 0.06, 0.08
+"""Shares by which a memory label may differ from a GPU model's memory. In MiB, drivers and clouds differ by up to 6 %;
+in GB, the label is also rounded."""
+BYTES_NOT_MIB = 10_000_000
+"""A label of old GFD releases above this number is in bytes: no GPU has as many MiB."""
 PRODUCTS_SHOWN = 8
 """Most GPU models that filters alone may match: if more match, the GPU model is unknown."""
 
@@ -92,13 +97,12 @@ class NamedProducts(NamedTuple):
 def product_of_labels(workload: Workload, resource: str | None) -> NamedProducts | None:
     """The GPU models by the labels that nodes must have and by the resource's own name. None if neither names any."""
     by_pod = workload.once(_of_pod)
-    by_resource = _from_resource(resource, by_pod.gpus if by_pod else None)
-    if by_resource is None:
+    gpus = _from_resource(resource, by_pod.gpus if by_pod else None)
+    if not gpus:
         return by_pod
-    gpus, source = by_resource
     if by_pod is None:
-        return NamedProducts(gpus, source, may_deny=True, shared=False)
-    return NamedProducts(gpus, f"{source}; {by_pod.source}", may_deny=True, shared=by_pod.shared)
+        return NamedProducts(gpus, str(resource), may_deny=True, shared=False)
+    return NamedProducts(gpus, f"{resource}; {by_pod.source}", may_deny=True, shared=by_pod.shared)
 
 
 def _of_pod(workload: Workload) -> NamedProducts | None:
@@ -165,8 +169,10 @@ def of_node(labels: Mapping[str, str], resource: str | None) -> NamedProducts | 
     """The GPU models that a live node's labels name, as the container that requests `resource` sees them. None if no
     label names any."""
     by_labels = of_demands(as_demands(labels))
-    own = _from_resource(resource, by_labels.gpus if by_labels else ()) if resource else None
-    return by_labels._replace(gpus=own[0]) if by_labels and own else by_labels
+    if by_labels is None:
+        return None
+    slices_of_them = _from_resource(resource, by_labels.gpus)
+    return by_labels._replace(gpus=slices_of_them) if slices_of_them else by_labels
 
 
 def as_demands(labels: Mapping[str, str]) -> Demands:
@@ -179,15 +185,15 @@ def of_demands(demands: Demands) -> NamedProducts | None:
     gpus: tuple[Gpu, ...] | None = None
     sources: list[str] = []
     may_deny, shared = True, False
-    demands = _without_refused(demands)
-    for requirement in sorted(demands, key=lambda demand: demand.key not in LABELS):
-        meant, certain = _products_of(requirement)
-        if not meant or (gpus is not None and not certain):
+    demands = _without_excluded(demands)
+    for requirement in sorted(demands, key=lambda demand: demand.key not in LABELS):  # well-known labels first
+        meant = _products_of(requirement)
+        if not meant.gpus or (gpus is not None and not meant.is_certain):
             continue  # a label of an admin's own does not narrow what others name
-        names = {gpu.name for gpu in meant}
-        left = meant if gpus is None else tuple(gpu for gpu in gpus if gpu.name in names)
+        names = {gpu.name for gpu in meant.gpus}
+        left = meant.gpus if gpus is None else tuple(gpu for gpu in gpus if gpu.name in names)
         if left:  # else the two contradict each other: the first counts
-            gpus, may_deny = left, certain
+            gpus, may_deny = left, meant.is_certain
             sources.append(str(requirement))
             shared = shared or any(SHARED_SUFFIX.search(value) for value in requirement.values)
     if gpus is None:
@@ -201,23 +207,21 @@ def of_demands(demands: Demands) -> NamedProducts | None:
     return NamedProducts(_mps(gpus, demands), "node label " + "; ".join(sources), may_deny=may_deny, shared=shared)
 
 
-def _without_refused(demands: Demands) -> Demands:
-    """`key In (a, b)` together with `key NotIn (b)` is `key In (a)`."""
-    refused = {
-        (requirement.key, value)
-        for requirement in demands
-        if requirement.operator == "NotIn"
-        for value in requirement.values
-    }
-    if not refused:
+def _without_excluded(demands: Demands) -> Demands:
+    """The requirements without values that another one excludes: `key In (a, b)` together with `key NotIn (b)` is
+    `key In (a)`. One of which all values are excluded stays as it is: no node meets it."""
+    excluded: dict[str, set[str]] = {}  # key → values
+    for requirement in demands:
+        if requirement.operator == "NotIn":
+            excluded.setdefault(requirement.key, set()).update(requirement.values)
+    if not excluded:
         return demands
-    return tuple(
-        requirement._replace(values=left)
-        if requirement.operator == "In"
-        and (left := tuple(value for value in requirement.values if (requirement.key, value) not in refused))
-        else requirement
-        for requirement in demands
-    )
+    kept = []
+    for requirement in demands:
+        excluded_values = excluded.get(requirement.key, set())
+        left = tuple(value for value in requirement.values if value not in excluded_values)
+        kept.append(requirement._replace(values=left) if requirement.operator == "In" and left else requirement)
+    return tuple(kept)
 
 
 def union(rows: Sequence[NamedProducts]) -> NamedProducts | None:
@@ -232,58 +236,77 @@ def union(rows: Sequence[NamedProducts]) -> NamedProducts | None:
     )
 
 
-def _products_of(requirement: NodeRequirement) -> tuple[tuple[Gpu, ...], bool]:
-    """The GPU models that a label's values name, and whether the label is one whose values are names of GPUs.
+class _Meant(NamedTuple):
+    """The GPU models that one requirement names."""
+
+    gpus: tuple[Gpu, ...]
+    """Empty if it names none."""
+    is_certain: bool
+    """The label is one whose values are names of GPUs or machine types, and not an admin's own."""
+
+
+def _products_of(requirement: NodeRequirement) -> _Meant:
+    """The GPU models that a label's values name, or for AMD's NAMED_KEY its key.
 
     If one of the values is unknown, every GPU model is possible: then the label names none.
     """
     if requirement.operator in ("Exists", "Gt", "In") and (pair := NAMED_KEY.fullmatch(requirement.key)):
-        return by_name(pair[2], LABELS[pair[1]]), True
+        return _Meant(by_name(pair[2], LABELS[pair[1]]), is_certain=True)
     if requirement.operator != "In":
-        return (), False
+        return _Meant((), is_certain=False)
     key, values = requirement.key, tuple(dict.fromkeys(requirement.values))
     certain = key in LABELS or key in instances.TYPE or key in instances.FAMILY
     if len(values) > _MANY or not (certain or OWN_LABELS.fullmatch(key)):
-        return (), certain
+        return _Meant((), certain)
     entries: dict[str, Gpu] = {}
     for value in values:
-        if key in LABELS:
-            gpus = by_name(value, LABELS[key])
-        elif key in instances.TYPE:
-            gpus = instances.of_types([value])
-        elif key in instances.FAMILY:
-            gpus = instances.of_types(instances.of_family(value))
-        else:
-            gpus = by_name(f"{key}={value}") or by_name(value)
+        gpus = _products_of_value(key, value)
         if not gpus:
-            return (), certain
+            return _Meant((), certain)
         entries |= {gpu.name: gpu for gpu in gpus}
-    return tuple(entries.values()), certain
+    return _Meant(tuple(entries.values()), certain)
 
 
-def _from_filters(demands: Demands) -> tuple[tuple[Gpu, ...], list[str]]:
-    """(GPU models, the requirements that leave them) if no label names one: by Karpenter's categories, by exact memory,
-    by family. Empty if none of these is required, or if more than PRODUCTS_SHOWN remain."""
+def _products_of_value(key: str, value: str) -> tuple[Gpu, ...]:
+    """The GPU models that one value of a label names; none if it is unknown. An admin's own label may have a part of
+    the name in its key."""
+    if key in LABELS:
+        return by_name(value, LABELS[key])
+    if key in instances.TYPE:
+        return instances.of_types([value])
+    if key in instances.FAMILY:
+        return instances.of_types(instances.of_family(value))
+    return by_name(f"{key}={value}") or by_name(value)
+
+
+class _Filtered(NamedTuple):
+    """The GPU models that requirements leave although none names a GPU model."""
+
+    gpus: tuple[Gpu, ...]
+    sources: list[str]
+    """The requirements that leave them, for people."""
+
+
+def _from_filters(demands: Demands) -> _Filtered:
+    """The GPU models by Karpenter's categories, else by exact memory, else by family. None if none of these is
+    required, or if more than PRODUCTS_SHOWN remain."""
     if gpus := instances.left_by(demands):
         texts = [str(demand) for demand in demands if "/instance-" in demand.key]
-        return (gpus, texts) if len(gpus) <= PRODUCTS_SHOWN else ((), [])
+        return _Filtered(gpus, texts) if len(gpus) <= PRODUCTS_SHOWN else _Filtered((), [])
     for requirement in demands:
-        if (
-            requirement.key == MEMORY_LABELS[0]
-            and requirement.operator == "In"
-            and all(map(_is_number, requirement.values))
-        ):
+        is_memory = requirement.key == MEMORY_LABELS[0] and requirement.operator == "In"
+        if is_memory and all(map(_is_number, requirement.values)):
             sizes = {int(value) for value in requirement.values}
             if exact := tuple(gpu for gpu in all_products() if gpu.memory_label_mib in sizes):
-                return exact, [str(requirement)]
-    telling = [demand for demand in demands if demand.key in _FILTERS]
-    if any(demand.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for demand in telling):
-        every = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
-        for requirement in telling:
-            every = _matching_products(every, requirement)
-        if len(every) <= PRODUCTS_SHOWN:
-            return every, [str(demand) for demand in telling]
-    return (), []
+                return _Filtered(exact, [str(requirement)])
+    filters = [demand for demand in demands if demand.key in _FILTERS]
+    if any(demand.key in ("nvidia.com/gpu.family", "nvidia.com/gpu.compute.major") for demand in filters):
+        left = tuple(gpu for gpu in all_products() if gpu.vendor == "nvidia")
+        for requirement in filters:
+            left = _matching_products(left, requirement)
+        if len(left) <= PRODUCTS_SHOWN:
+            return _Filtered(left, [str(demand) for demand in filters])
+    return _Filtered((), [])
 
 
 def _matching_products(gpus: tuple[Gpu, ...], requirement: NodeRequirement) -> tuple[Gpu, ...]:
@@ -312,8 +335,8 @@ def _resized(gpus: tuple[Gpu, ...], requirement: NodeRequirement) -> tuple[Gpu, 
     sizes = _mib(requirement)
     if requirement.key != MEMORY_LABELS[0] or requirement.operator not in ("In", "Gt") or not sizes:
         return gpus
-    least, most = min(sizes) << 20, max(sizes) << 20
-    if any(gpu.mig or gpu.vendor != "nvidia" or most <= 1.06 * gpu.memory_high for gpu in gpus):
+    least, most = min(sizes) << 20, max(sizes) << 20  # bytes
+    if any(gpu.mig or gpu.vendor != "nvidia" or most <= (1 + NEAR_MIB) * gpu.memory_high for gpu in gpus):
         return gpus
     items = []
     for gpu in gpus:
@@ -325,10 +348,10 @@ def _resized(gpus: tuple[Gpu, ...], requirement: NodeRequirement) -> tuple[Gpu, 
 
 
 def _mib(requirement: NodeRequirement) -> list[int]:
-    """The values of a memory label: MiB that NVML prints; old GFD releases wrote bytes."""
-    return [
-        int(value) >> 20 if int(value) > 10_000_000 else int(value) for value in requirement.values if _is_number(value)
-    ]
+    """The values of a memory label in MiB, as NVML prints them; old GFD releases wrote bytes. Other values are left
+    out."""
+    numbers = [int(value) for value in requirement.values if _is_number(value)]
+    return [number >> 20 if number > BYTES_NOT_MIB else number for number in numbers]
 
 
 def _is_number(value: str) -> bool:
@@ -342,20 +365,18 @@ def _has_label_memory(gpu: Gpu, requirement: NodeRequirement) -> bool:
     sizes = _mib(requirement)
     mib = gpu.memory_high / (1 << 20)
     if requirement.operator in ("In", "NotIn"):
-        return any(abs(mib - size) <= 0.06 * size for size in sizes) is (requirement.operator == "In")
-    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(mib)
+        return any(abs(mib - size) <= NEAR_MIB * size for size in sizes) is (requirement.operator == "In")
+    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(mib)  # Gt, Lt
 
 
 def _has_gigabytes(gpu: Gpu, requirement: NodeRequirement) -> bool:
     """True if the GPU model has the memory in GB that a cloud's label requires."""
-    sizes = [
-        int(match[1]) for value in requirement.values if (match := re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value))
-    ]
+    matches = [re.fullmatch(r"([0-9]{1,19})(?:G|Gi|GB)?", value) for value in requirement.values]
+    sizes = [int(match[1]) for match in matches if match]
     gib = gpu.memory_high / (1 << 30)
-    near = any(abs(gib - size) <= 0.08 * size for size in sizes)
     if requirement.operator in ("In", "NotIn"):
-        return near is (requirement.operator == "In")
-    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(gib)
+        return any(abs(gib - size) <= NEAR_GB * size for size in sizes) is (requirement.operator == "In")
+    return not sizes or requirement._replace(values=(str(sizes[0]),)).compares(gib)  # Gt, Lt
 
 
 def _has_family(gpu: Gpu, requirement: NodeRequirement) -> bool:
@@ -432,26 +453,19 @@ def _from_annotations(workload: Workload) -> NamedProducts | None:
 
 
 _SAY_MORE = ("nvidia.com/mig-", "amd.com/", "huawei.com/")
+"""Beginnings of resources whose name may identify a GPU model, a slice or a partition."""
 
 
-def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...], str] | None:
-    """(GPU models, the resource) by the resource's own name: a MIG profile, a partition, or a resource named after one
-    GPU model. None for other resources, and if no GPU in the table has it. `gpus`: those that labels name, None for
-    none."""
-    if resource is None:
-        return None
-    if not resource.startswith(_SAY_MORE):
-        return None
+def _from_resource(resource: str | None, gpus: tuple[Gpu, ...] | None) -> tuple[Gpu, ...]:
+    """The GPU models by the resource's own name: a MIG profile, a partition, or a resource named after one GPU model.
+    None of them for other resources, and if no GPU has it. `gpus`: those that labels name, None if no label names
+    any."""
+    if resource is None or not resource.startswith(_SAY_MORE):
+        return ()
     plain = resource.removesuffix(".shared")
     if plain.startswith("nvidia.com/mig-"):
-        profile = plain.removeprefix("nvidia.com/mig-")
-        cut = slices(profile, gpus if gpus is not None else all_products())
-        return (cut, resource) if cut else None
+        return slices(plain.removeprefix("nvidia.com/mig-"), all_products() if gpus is None else gpus)
     if partition := re.fullmatch(r"amd\.com/([sdqc]px)_(nps\d)", plain):
-        cards = gpus if gpus is not None else all_products()
-        parts = tuple(part for gpu in cards if (part := partition_of(gpu, partition[1], partition[2])))
-        return (parts, resource) if parts else None
-    if gpus is None and plain.startswith("huawei.com/"):
-        product = by_name(plain)
-        return (product, resource) if product else None
-    return None
+        parts = [partition_of(gpu, partition[1], partition[2]) for gpu in (all_products() if gpus is None else gpus)]
+        return tuple(part for part in parts if part is not None)
+    return by_name(plain) if gpus is None and plain.startswith("huawei.com/") else ()

@@ -63,14 +63,17 @@ def of_resources(resource: str | None, limits: Mapping[str, object]) -> str | No
     `resource` is as in `DeviceRequest.resource_and_count`, `limits` are the container's resources, some of which the
     table may not know.
     """
-    there = resource.split(" + ") if resource else [name for name, count in limits.items() if str(count) != "0"]
-    names = [name for name in there if "/" in name]
-    makers = {maker for name in names if (maker := of_resource(name)) is not None}
-    return makers.pop() if len(makers) == 1 else OTHER_MAKER if makers else None
+    requested = resource.split(" + ") if resource else [name for name, count in limits.items() if str(count) != "0"]
+    makers_of_names = [of_resource(name) for name in requested if "/" in name]
+    makers = {maker for maker in makers_of_names if maker is not None}
+    if not makers:
+        return None
+    return makers.pop() if len(makers) == 1 else OTHER_MAKER
 
 
 def of_resource(name: str) -> str | None:
-    """The maker of the devices behind a resource."""
+    """The maker of the devices behind a resource: one of RESOURCES, or OTHER_MAKER. None for a resource that is no
+    accelerator."""
     maker = _OF_RESOURCE.get(name.partition("/")[0] + "/")
     return maker or (OTHER_MAKER if _OF_OTHERS.match(name) else None)
 
@@ -96,6 +99,9 @@ _LONGEST = 512
 
 @lru_cache(256)
 def _of_image(image: str) -> str | None:
-    """The maker whose pattern the name of an image matches first; None if none does."""
+    """The maker whose pattern the name of an image, without its digest, matches first; None if none does."""
     name = image.partition("@")[0].lower()
-    return next((maker for maker, pattern in _OF_IMAGE.items() if pattern.search(name)), None)
+    for maker, pattern in _OF_IMAGE.items():
+        if pattern.search(name):
+            return maker
+    return None

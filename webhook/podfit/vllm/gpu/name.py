@@ -51,19 +51,23 @@ def _by_name(text: str, places: Sequence[str]) -> tuple[Gpu, ...]:
         return slices(sliced[2], _by_name(bare[: sliced.start()], places))
     if bare.lower().removeprefix("nvidia.com/").startswith("mig-"):
         return slices(bare.lower().removeprefix("nvidia.com/").removeprefix("mig-"), all_products())
-    known = _products_by_name().get(_normalize(bare), ())
-    names = [name for name, place in known if place in places]
+    uses = _products_by_name().get(_normalize(bare), ())
+    names = [use.gpu for use in uses if use.place in places]
     if not names:
-        names = _without_special_cards(name for name, _ in known)
-        if not any(name in names and place in ("smi", "gfd") for name, place in known) or "custom" in names[0]:
-            names += _models_with_words(_words(bare))  # a nickname, which may also mean other GPU models
+        names = _without_special_cards(use.gpu for use in uses)
+        is_official = any(use.gpu in names and use.place in ("smi", "gfd") for use in uses)
+        if not is_official or "custom" in names[0]:  # a nickname, which may also mean other GPU models
+            names += _models_with_words(_words(bare))
     return tuple(product(name) for name in dict.fromkeys(names))
 
 
 def nearest(text: str) -> tuple[str, ...]:
     """Up to three short names similar to `text`, for "did you mean"."""
-    short = {"-".join(word for word in _words(name) if not NOISE.fullmatch(word)): None for name in _products_by_name()}
-    return tuple(near.nearest(_normalize(text), [name for name in short if name], 3))
+    without_noise = [
+        "-".join([word for word in _words(name) if not NOISE.fullmatch(word)]) for name in _products_by_name()
+    ]
+    short_names = [name for name in dict.fromkeys(without_noise) if name]  # each once
+    return tuple(near.nearest(_normalize(text), short_names, 3))
 
 
 def short(name: str) -> str:
@@ -101,15 +105,24 @@ def _normalize(text: str) -> str:
     return re.sub(r"[\s_-]+", "-", text.lower()).strip("-")
 
 
+class _NameUse(NamedTuple):
+    """The use of a name for a GPU model."""
+
+    gpu: str
+    """The GPU model's name in the table."""
+    place: str
+    """The vocabulary that has the name: "smi", "gfd", "karpenter", "gke" …"""
+
+
 @cache
-def _products_by_name() -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """A normalized name → the GPU models that have it, and the vocabulary that it comes from."""
-    entries: dict[str, list[tuple[str, str]]] = {}
-    for owner, row in products().items():
+def _products_by_name() -> Mapping[str, tuple[_NameUse, ...]]:
+    """A normalized name → the GPU models that have it. The table's own names belong to nvidia-smi's ("smi")."""
+    entries: dict[str, list[_NameUse]] = {}
+    for gpu, row in products().items():
         for place, names in row["names"].items():
-            for name in (*names, *([owner] if place == "smi" else ())):
-                entries.setdefault(_normalize(name), []).append((owner, place))
-    return {name: tuple(owners) for name, owners in entries.items()}
+            for name in (*names, gpu) if place == "smi" else names:
+                entries.setdefault(_normalize(name), []).append(_NameUse(gpu, place))
+    return {name: tuple(uses) for name, uses in entries.items()}
 
 
 def _without_special_cards(names: Iterable[str]) -> list[str]:
@@ -131,22 +144,22 @@ class _Vocabulary(NamedTuple):
 def _vocabularies() -> Mapping[str, _Vocabulary]:
     """GPU model → the words of its names, those that all names share, and its memory sizes."""
     entries = {}
-    for owner, row in products().items():
-        names = [name for place in ("smi", "gfd") for name in row["names"].get(place, ())] or [owner]
-        spoken = [_words(name) for name in names]
-        label_words = {word for words in spoken for word in words} | set(_words(owner))
-        sizes = {int(size[1]) for word in label_words if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
-        core = frozenset.intersection(*(frozenset(_core(words)) for words in spoken))
-        entries[owner] = _Vocabulary(core, frozenset(label_words), frozenset(sizes))
+    for gpu, row in products().items():
+        names = [*row["names"].get("smi", ()), *row["names"].get("gfd", ())] or [gpu]
+        words_of_names = [_words(name) for name in names]
+        all_words = {word for words in words_of_names for word in words} | set(_words(gpu))
+        sizes = {int(size[1]) for word in all_words if (size := MEMORY.fullmatch(word))} | {row["marketing_gb"] or 0}
+        core = frozenset.intersection(*[frozenset(_core(words)) for words in words_of_names])
+        entries[gpu] = _Vocabulary(core, frozenset(all_words), frozenset(sizes))
     return entries
 
 
 def _words(text: str) -> tuple[str, ...]:
     """Lower-case words; a number with its letters is one (`a100`, `80gb`), `rtx4090` is two."""
-    words = re.findall(r"[a-z0-9.]+", text.lower())
-    return tuple(
-        part for word in words for part in re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl|ti)$", r"\1 \2", word).split()
-    )
+    words = []
+    for word in re.findall(r"[a-z0-9.]+", text.lower()):
+        words += re.sub(r"^(rtx|gtx)(?=\d)|(?<=\d)(nvl|ti)$", r"\1 \2", word).split()
+    return tuple(words)
 
 
 def _core(words: Iterable[str]) -> list[str]:
@@ -157,27 +170,36 @@ def _core(words: Iterable[str]) -> list[str]:
 def _models_with_words(words: tuple[str, ...]) -> list[str]:
     """GPU models that have every significant word of the name; of those the ones with the fewest other words (`rtx
     4070` does not match a 4070 Ti)."""
-    telling = set(_core(words))
-    if not any(character.isdigit() for word in telling for character in word):
-        return []
+    significant = set(_core(words))
+    if not any(character.isdigit() for word in significant for character in word):
+        return []  # "tesla", "ada": the name of a family
     fits = {
         name: vocabulary
         for name, vocabulary in _vocabularies().items()
-        if telling <= vocabulary.words | {"rtx"} and (telling & vocabulary.core or not vocabulary.core)
+        if significant <= vocabulary.words | {"rtx"}  # which users add to names that lack it
+        and (significant & vocabulary.core or not vocabulary.core)
     }
     if not fits:
         return []
-    spare = min(len(vocabulary.core - telling) for vocabulary in fits.values())
-    names = [name for name, vocabulary in fits.items() if len(vocabulary.core - telling) == spare]
-    for size in (int(match[1]) for word in words if (match := MEMORY.fullmatch(word))):
-        names = _of_size(names, size)
-    for form in (word for word in words if FORMS.fullmatch(word)):
-        names = [name for name in names if any(word.startswith(form) for word in fits[name].words)] or names
+    other_words = {name: len(vocabulary.core - significant) for name, vocabulary in fits.items()}
+    fewest = min(other_words.values())
+    names = [name for name in fits if other_words[name] == fewest]
+    for word in words:
+        if memory := MEMORY.fullmatch(word):
+            names = _of_size(names, int(memory[1]))
+    for form in words:
+        if FORMS.fullmatch(form):  # ignored for GPU models of which none has it
+            names = [name for name in names if any(word.startswith(form) for word in fits[name].words)] or names
     return _without_special_cards(names)
 
 
+SIZE_TOLERANCE = 0.08
+"""The share by which a size in a name may differ from the GPU's: 192 and 180 GB are 6 % apart (chosen)."""
+
+
 def _of_size(names: list[str], size: int) -> list[str]:
-    """The GPU models whose memory is closest to `size` GB: users write 192 or 180 for the same B200."""
+    """The GPU models whose memory is closest to `size` GB, none if it differs by more than SIZE_TOLERANCE. Users write
+    192 or 180 for the same B200."""
     off = {name: min(abs(size - gigabytes) for gigabytes in _vocabularies()[name].sizes) for name in names}
-    best = min(off.values(), default=0)
-    return [name for name in names if off[name] == best] if best <= size * 0.08 else []
+    least = min(off.values(), default=0)
+    return [name for name in names if off[name] == least] if least <= size * SIZE_TOLERANCE else []

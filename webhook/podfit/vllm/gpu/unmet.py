@@ -18,20 +18,31 @@ MAX_PAIRS = 30
 
 
 def unmet_demands(demands: NodeDemand, sorts: Sequence[Alike]) -> str:
-    """The demand of each term that no node meets, or two that no node meets together; empty if a term has neither."""
+    """A sentence with the demand of each term that no node meets, or with two that no node meets together. Empty if a
+    term has neither, or if there are more than MAX_TERMS. `sorts`: the nodes, those that are alike as one.
+
+    For the first term's demand, the sentence also lists the values that nodes have."""
     if len(demands.terms) > MAX_TERMS:
         return ""
     terms = demands.alternatives(lambda requirement: requirement.key != NAME)
-    alone = [next((item for item in term if not _count((item,), sorts)), None) for term in terms]
+    unmet = [_unmet(term, sorts) for term in terms]
     texts = [
         _phrase(requirement) if requirement else _pair(term, sorts)
-        for requirement, term in zip(alone, terms, strict=True)
+        for requirement, term in zip(unmet, terms, strict=True)
     ]
     if not all(texts):
         return ""
-    first = alone[0]
+    first = unmet[0]
     values = f"; {_values(first.key, sorts)}" if first is not None and first.operator != "Exists" else ""
     return f"no node has {' or '.join(dict.fromkeys(texts))}{values}"
+
+
+def _unmet(term: Demands, sorts: Sequence[Alike]) -> NodeRequirement | None:
+    """The first demand of a term that no node meets; None if some node meets each."""
+    for requirement in term:
+        if not _count((requirement,), sorts):
+            return requirement
+    return None
 
 
 def _count(demands: Demands, sorts: Sequence[Alike]) -> int:
@@ -40,10 +51,12 @@ def _count(demands: Demands, sorts: Sequence[Alike]) -> int:
 
 
 def _pair(term: Demands, sorts: Sequence[Alike]) -> str:
-    """Two demands that some nodes meet, and none meets together."""
-    for pair in islice(combinations(dict.fromkeys(term), 2), MAX_PAIRS):
-        if not _count(pair, sorts):
-            return "both " + " and ".join(f"{_phrase(item)} ({_count((item,), sorts):,})" for item in pair)
+    """Two demands that some nodes meet, with the number of these nodes, and that none meets together. Empty if the
+    first MAX_PAIRS have no such pair."""
+    for first, second in islice(combinations(dict.fromkeys(term), 2), MAX_PAIRS):
+        if not _count((first, second), sorts):
+            nodes_of_first, nodes_of_second = _count((first,), sorts), _count((second,), sorts)
+            return f"both {_phrase(first)} ({nodes_of_first:,}) and {_phrase(second)} ({nodes_of_second:,})"
     return ""
 
 
@@ -62,11 +75,15 @@ def _phrase(requirement: NodeRequirement) -> str:
 
 
 def _values(key: str, sorts: Sequence[Alike]) -> str:
-    """The values of a label that nodes have, the commonest first."""
-    counts: Counter[str] = Counter()
+    """A clause with the MAX_VALUES commonest values of a label, each with the number of its nodes, and the number of
+    further values."""
+    counts: Counter[str] = Counter()  # value → nodes
     for node, many in sorts:
         if key in node.labels:
             counts[node.labels[key]] += many
-    common = [f"{value or 'an empty one'} ({many:,})" for value, many in counts.most_common(MAX_VALUES)]
-    more = [f"{len(counts) - len(common):,} more"] if len(counts) > len(common) else []
-    return f"there are {', '.join(common + more)}" if common else "no node has this label"
+    if not counts:
+        return "no node has this label"
+    items = [f"{value or 'an empty one'} ({many:,})" for value, many in counts.most_common(MAX_VALUES)]
+    if len(counts) > MAX_VALUES:
+        items.append(f"{len(counts) - MAX_VALUES:,} more")
+    return f"there are {', '.join(items)}"
