@@ -74,29 +74,18 @@ def plan(
         checkpoint = weights.checkpoint(model, resolved.settings)
     makers = {gpu.vendor.lower() for gpu in accelerator.gpus} if accelerator else {vendor}
     host_ledger = host.ledger(
-        args,
-        model,
-        resolved.settings if resolved else None,
-        release,
-        env,
-        checkpoint,
-        checkpoint_source,
-        amd=makers == {"amd"},
-        cuda={vendor, *makers} == {"nvidia"},
-    )
+        args, model, resolved.settings if resolved else None, release, env, checkpoint, checkpoint_source,
+        amd=makers == {"amd"}, cuda={vendor, *makers} == {"nvidia"},
+    )  # fmt: skip
     if model and model.is_minimum:
         host_ledger = host_ledger.bound()
     start_up = None
     if model and resolved and not model.is_minimum:
         kv_offload = dict(host_ledger.lines).get("KV offload", NOTHING) if host_ledger.offloaded.likely else NOTHING
         start_up = startup.estimate(
-            model,
-            resolved.settings,
-            checkpoint,
-            load_format=str(args.given.get("load_format") or "auto"),
-            checkpoint_source=checkpoint_source,
-            kv_in_memory=kv_offload.likely,
-        )
+            model, resolved.settings, checkpoint, load_format=str(args.given.get("load_format") or "auto"),
+            checkpoint_source=checkpoint_source, kv_in_memory=kv_offload.likely,
+        )  # fmt: skip
     size = (model.weights_bytes if model else None) or (int(checkpoint.total) if checkpoint else None)
     return MemoryPlan(
         verdict=release_plan.verdict,
