@@ -13,6 +13,7 @@ from podfit.vllm.memory.solve import Alternative, by_flags
 from podfit.vllm.model import CHANGES_LENGTH, longest_max_model_len
 
 ALLOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+"""The environment variable with which vLLM takes a length that config.json does not allow; "0" is its default."""
 
 
 def too_long(engine: Engine) -> int | None:
@@ -25,10 +26,10 @@ def too_long(engine: Engine) -> int | None:
     longest = longest_max_model_len(engine.model.value, engine.release, within_window)
     if longest is None or given <= longest or engine.command.env.get(ALLOWS, "0") != "0":
         return None
-    names = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
+    arguments = {*engine.args.given, *engine.args.unresolved, *engine.args.written}
     if isinstance(engine.args.given.get("hf_overrides"), Mapping):
-        names.discard("hf_overrides")  # the model is known with them
-    return None if not names.isdisjoint(CHANGES_LENGTH) else longest
+        arguments.discard("hf_overrides")  # the model is known with them
+    return longest if arguments.isdisjoint(CHANGES_LENGTH) else None
 
 
 def is_short(engine: Engine) -> bool:
@@ -48,15 +49,17 @@ def within(engine: Engine) -> tuple[Alternative, ...]:
     args, env = with_changes(engine.args, length), engine.command.env
     if plan.fits(args, engine.model.value, engine.gpu.value, gpu_memory=engine.facts.gpu_memory, env=env):
         return (by_flags(length),)
-    return tuple(
-        alternative
-        if "max_model_len" in alternative.changes
-        else replace(
-            alternative,
-            text=f"{alternative.text} and --max-model-len {longest}",
-            changes={**alternative.changes, **length},
-        )
-        for alternative in engine.changes(also=length)
+    return tuple(_with_length(alternative, longest) for alternative in engine.changes(also=length))
+
+
+def _with_length(alternative: Alternative, longest: int) -> Alternative:
+    """The change together with a length of `longest` tokens; unchanged if it sets a length itself."""
+    if "max_model_len" in alternative.changes:
+        return alternative
+    return replace(
+        alternative,
+        text=f"{alternative.text} and --max-model-len {longest}",
+        changes={**alternative.changes, "max_model_len": longest},
     )
 
 
