@@ -64,10 +64,11 @@ def _with_length(alternative: Alternative, longest: int) -> Alternative:
 
 
 _WRITTEN = regex(r"(?<![\w-])--max[-_]model[-_]len\b")
+"""The flag anywhere in a script."""
 
 
 def not_given(engine: Engine) -> str:
-    """The message that no length is set, or that one next to a script or in another of its commands is lost."""
+    """The words for a length that vLLM does not get: none is set, or the script has one that another command gets."""
     if engine.command.shell and _WRITTEN.search(engine.raw_command):
         return "--max-model-len is in the command, but does not reach this vLLM"
     return "--max-model-len is not set"

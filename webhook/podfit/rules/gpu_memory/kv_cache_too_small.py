@@ -9,6 +9,8 @@ from podfit.rules.engine import Engine
 from podfit.rules.gpu_memory._length import is_short, not_given, too_long, within
 from podfit.rules.rule import Finding, Rule, lines
 from podfit.vllm import change
+from podfit.vllm.change import Suggestion
+from podfit.vllm.memory.ledger import GpuLedger
 from podfit.vllm.memory.verdict import of_compile_cache, subtraction
 
 
@@ -50,35 +52,50 @@ class KvCacheTooSmall(Rule):
         ledger = engine.plan.gpu
         if ledger is None or not is_short(engine) or spoilt(engine, "max_model_len"):
             return
-        needed = ledger.least_kv_cache_bytes or 0
-        there = ledger.kv_cache.likely
-        given = "max_model_len" in engine.args.given
-        fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
-        certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
-        likelihood, limited = _shortage.of_kv_cache(engine, ledger, needed)
-        longest, left = ledger.estimated_max_model_len, f"about {human(there)} are left on each GPU"
-        request_bytes = ledger.request_bytes or needed
-        short = f" (short by {human(request_bytes - there)})" if request_bytes > there >= 0 else ""
-        allowed = too_long(engine) is None
+        least = ledger.least_kv_cache_bytes or 0  # never None here: `is_short` compared it
+        is_fixed = bool(engine.args.given.get("kv_cache_memory_bytes"))
+        is_certain = engine.plan.verdict == "does-not-fit" and engine.plan.cause != "loading"
+        likelihood, limited = _shortage.of_kv_cache(engine, ledger, least)
+        is_length_allowed = too_long(engine) is None
         yield Finding(
-            path=engine.argument("kv_cache_memory_bytes" if fixed else "max_model_len"),
-            message=f"one request of {ledger.max_model_len:,} tokens needs {human(request_bytes)} of KV cache"
-            f"{ledger.checks_only}, " + (f"--kv-cache-memory-bytes gives {human(there)}" if fixed else left) + short,
+            path=engine.argument("kv_cache_memory_bytes" if is_fixed else "max_model_len"),
+            message=_message(ledger, least, is_fixed=is_fixed),
             details=lines(
-                "" if certain else limited,
+                "" if is_certain else limited,
                 engine.v0_reason or "",
-                of_compile_cache(ledger, needed),
-                "" if given else f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies",
-                f"the estimated maximum model length is {longest:,}" if longest else "",
-                "--kv-cache-memory-bytes holds, and not the share of the GPU" if fixed else subtraction(ledger),
+                of_compile_cache(ledger, least),
+                *_length(engine, ledger),
+                "--kv-cache-memory-bytes holds, and not the share of the GPU" if is_fixed else subtraction(ledger),
             ),
-            certainty="certain" if certain else likelihood or "possible",
-            suggestions=engine.alternatives if allowed else engine.describe(engine.once(within)),
-            probable=engine.probable if allowed else (),
+            certainty="certain" if is_certain else likelihood or "possible",
+            suggestions=engine.alternatives if is_length_allowed else engine.describe(engine.once(within)),
+            probable=engine.probable if is_length_allowed else (),
             computed=True,
             rests_on=gpu_set.RESTS_ON,
             yields_to=gpu_set.reported_by(engine),
         )
+
+
+def _message(ledger: GpuLedger, least: int, *, is_fixed: bool) -> str:
+    """The sentence on what one request needs and what there is. `least`: bytes of the smallest KV cache with which vLLM
+    starts. `is_fixed`: --kv-cache-memory-bytes sets the size of the KV cache."""
+    request_bytes, cache_bytes = ledger.request_bytes or least, ledger.kv_cache.likely
+    size = f"--kv-cache-memory-bytes gives {human(cache_bytes)}"
+    if not is_fixed:
+        size = f"about {human(cache_bytes)} are left on each GPU"
+    shortage = f" (short by {human(request_bytes - cache_bytes)})" if request_bytes > cache_bytes >= 0 else ""
+    return (
+        f"one request of {ledger.max_model_len:,} tokens needs {human(request_bytes)} of KV cache"
+        f"{ledger.checks_only}, {size}{shortage}"
+    )
+
+
+def _length(engine: Engine, ledger: GpuLedger) -> Iterator[str]:
+    """The lines on the context length: that it is the model's default, and the longest that the KV cache holds."""
+    if "max_model_len" not in engine.args.given:
+        yield f"{not_given(engine)}; the model's default of {ledger.max_model_len:,} tokens applies"
+    if ledger.estimated_max_model_len:
+        yield f"the estimated maximum model length is {ledger.estimated_max_model_len:,}"
 
 
 MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_config")
@@ -88,18 +105,19 @@ MANAGERS = ("disable_hybrid_kv_cache_manager", "kv_transfer_config", "kv_events_
 def _layout(engine: Engine) -> Iterator[Finding]:
     """The finding that vLLM can't lay out the KV cache (vLLM 0.9.1 … 0.33 v1/core/kv_cache_utils.py
     unify_hybrid_kv_cache_specs); none if no argument of `MANAGERS` is the cause."""
-    cause = next((dest for dest in MANAGERS if engine.args.given.get(dest)), None)
-    if cause is None:
+    causes = [dest for dest in MANAGERS if engine.args.given.get(dest)]
+    if not causes:
         return
+    cause = causes[0]
     flag = f"--{cause.replace('_', '-')}"
+    suggestions: tuple[Suggestion, ...] = (change.without(flag),)
+    if cause == "kv_transfer_config":  # whose connectors may keep the manager since then (SupportsHMA)
+        suggestions += ("vLLM 0.22 or later, and a connector such as NixlConnector",)
     yield Finding(
         path=engine.argument(cause),
         message=f"{flag} switches off the hybrid KV cache manager: a model with state layers can't start without it",
         certainty=certainty(engine) if engine.plan.verdict == "does-not-fit" else "likely",
         uncertain=uncertain(engine),
         rests_on=("model",),
-        suggestions=(
-            change.without(flag),
-            *(("vLLM 0.22 or later, and a connector such as NixlConnector",) if cause == "kv_transfer_config" else ()),
-        ),
+        suggestions=suggestions,
     )

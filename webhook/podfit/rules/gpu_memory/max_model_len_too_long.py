@@ -76,15 +76,16 @@ class MaxModelLenTooLong(Rule):
 
 
 def _shorter(engine: Engine, longest: int) -> tuple[Suggestion, ...]:
-    """A length that the model allows and, where the KV cache is too small as well, one that it holds."""
+    """The change to `longest` tokens, the most that the model allows, or to let vLLM take more.
+
+    Where the KV cache is too small for that, the change to what it holds, if a shorter length alone is enough."""
+    allowed = change.flags(f"--max-model-len {longest}")
     if not _length.is_short(engine):
-        return change.flags(f"--max-model-len {longest}"), f"env {ALLOWS}=1, at the risk of nonsense"
-    alone = (
-        change.flags(*alternative.flags)
-        for alternative in engine.once(_length.within)
-        if alternative.changes.keys() == {"max_model_len"}
-    )
-    return (next(alone, change.flags(f"--max-model-len {longest}")),)
+        return allowed, f"env {ALLOWS}=1, at the risk of nonsense"
+    for alternative in engine.once(_length.within):
+        if alternative.changes.keys() == {"max_model_len"}:
+            return (change.flags(*alternative.flags),)
+    return (allowed,)
 
 
 def _is_given(engine: Engine, model: Model) -> bool:
@@ -97,21 +98,21 @@ def _is_given(engine: Engine, model: Model) -> bool:
 
 def _unread(engine: Engine, model: Model) -> str | None:
     """Why the length is not from a config.json of exactly the served model; None if it is."""
-    named = (engine.args.model or "").lower() == model.id.lower() or "*" in engine.facts.models
-    if model.length_read and named and engine.model is not None and engine.model.may_deny:
+    served, found_model = engine.args.model or "", engine.model
+    is_of_served = served.lower() == model.id.lower() or "*" in engine.facts.models
+    if model.length_read and is_of_served and found_model is not None and found_model.may_deny:
         return None
-    return (
-        f"no config.json of {engine.args.model or 'it'} was read: {engine.model.source if engine.model else 'unknown'}"
-    )
+    return f"no config.json of {served or 'it'} was read: {found_model.source if found_model else 'unknown'}"
 
 
 def _uncertain(engine: Engine, model: Model) -> str | None:
-    """Another possible source of vLLM's length; None if there is none."""
-    given = engine.args.given
-    other = "revision" in given and given["revision"] != model.revision
-    if other or "code_revision" in given or not engine.args.unresolved.keys().isdisjoint(("revision", "code_revision")):
+    """Another possible source of the length that vLLM derives, or of its rules; None if there is none."""
+    given, unresolved = engine.args.given, engine.args.unresolved
+    is_other_revision = "revision" in given and given["revision"] != model.revision
+    may_be_other_revision = "revision" in unresolved or "code_revision" in unresolved
+    if is_other_revision or "code_revision" in given or may_be_other_revision:
         return "--revision names another file than the one that was read"
-    if given.get("trust_remote_code") or "trust_remote_code" in engine.args.unresolved:
+    if given.get("trust_remote_code") or "trust_remote_code" in unresolved:
         return "--trust-remote-code may run a config class of the model's own"
     if ALLOWS in engine.declared or engine.field("envFrom") or engine.command.decided & {ALLOWS, "*"}:
         return f"{ALLOWS} may have a value that is not in the manifest"
@@ -123,4 +124,6 @@ def _uncertain(engine: Engine, model: Model) -> str | None:
         return f"how vLLM {engine.release} derives the length is unknown"
     if _flags.certainty(engine) == "certain":
         return None
-    return _flags.uncertain(engine) if not _flags.is_changed(engine) else "Python code other than vLLM's own may run"
+    if _flags.is_changed(engine):
+        return "Python code other than vLLM's own may run"
+    return _flags.uncertain(engine)

@@ -36,8 +36,9 @@ def trusts_code(engine: Engine) -> bool:
 
 
 def finding(engine: Engine, message: str, *, unserved: bool, instead: Suggestion) -> Finding:
-    """Certain in vLLM's own image where nothing else serves the architecture (`unserved`), else possible. `instead`:
-    the release to run."""
+    """The finding that the release has no class for the model's architecture. `instead`: the release to run.
+
+    `unserved`: Transformers does not serve it either; then it is certain in vLLM's own image, else possible."""
     return Finding(
         path=engine.argument("model"),
         message=message,
@@ -49,7 +50,7 @@ def finding(engine: Engine, message: str, *, unserved: bool, instead: Suggestion
 
 
 def older_than_its_recipe(engine: Engine, release: Release) -> Iterator[Finding]:
-    """Advice: the release is older than any with which the maintainers' recipe was made."""
+    """Advice that the release is older than the least that vLLM's recipe of the model names; none without a recipe."""
     name = engine.args.model or ""
     recipe = recipes.of(name)
     if recipe is None or recipe.minimum is None or release >= recipe.minimum:

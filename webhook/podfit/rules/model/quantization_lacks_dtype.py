@@ -8,6 +8,7 @@ from podfit.rules._flags import certainty
 from podfit.rules.engine import Engine
 from podfit.rules.rule import Finding, Rule
 from podfit.vllm import change
+from podfit.vllm.model import Model
 from podfit.vllm.release import Release
 
 DTYPE_ALIASES = {
@@ -20,12 +21,15 @@ class RefusedDtype(NamedTuple):
     """The dtypes that a quantization method rejects, in the releases that were read."""
 
     dtypes: frozenset[str]
+    """A subset of float16, bfloat16 and float32."""
     since: Release
+    """The first release that has the method, or the first that was read."""
     until: Release | None = None
     """The first release of which that is not true any more; None if it is true of the newest that was read."""
 
 
 _WIDE = frozenset({"float32"})
+"""The only dtype that most methods reject: 32 bits."""
 REFUSED = {
     "awq": RefusedDtype(_WIDE, Release(0, 4, 1)),
     "gptq": RefusedDtype(_WIDE, Release(0, 4, 1)),
@@ -69,26 +73,35 @@ class QuantizationLacksDtype(Rule):
         dtype = DTYPE_ALIASES.get(given) if isinstance(given, str) else None
         if dtype is None or model is None or release is None or {"dtype", "quantization"} & args.unresolved.keys():
             return
-        used, named = method(engine), args.given.get("quantization")
-        if used == "mxfp4" and named not in (None, used):
+        of_checkpoint, named = method(engine), args.given.get("quantization")
+        if of_checkpoint == "mxfp4" and named not in (None, of_checkpoint):
             return  # another kernel may take it: humming does
-        refused = REFUSED.get(used)
+        refused = REFUSED.get(of_checkpoint)
         if refused is None or release < refused.since or (refused.until is not None and release >= refused.until):
             return
-        asymmetric = used == "gptq" and (model.value.quantization_config or {}).get("sym") is False
-        own = used in ("awq", "gptq") and (named == used or (named is None and asymmetric)) and release < AS_NAMED
-        if dtype not in refused.dtypes and not (own and dtype == "bfloat16"):
+        is_slow = _has_slow_kernel(of_checkpoint, named, model.value, release)
+        if dtype not in refused.dtypes and not (is_slow and dtype == "bfloat16"):
             return
-        known = is_certain(engine) and engine.vendor == "nvidia" and not engine.on_processors
-        known = known and not (model.value.model_type or "").startswith(OVERRIDING)
+        is_known = is_certain(engine) and engine.vendor == "nvidia" and not engine.on_processors
+        if (model.value.model_type or "").startswith(OVERRIDING):
+            is_known = False  # vLLM replaces the method of such a model
         yield Finding(
             path=engine.argument("dtype"),
-            message=f"--dtype {given}: {model.value.id} is quantized with {used}, which vLLM {release} does not "
-            f"compute in {dtype}" + (f" {_why(named)}" if own else ""),
-            certainty=certainty(engine) if known else "likely",
-            uncertain=None if known else "vLLM may find another quantization in the checkpoint than podfit knows of",
-            suggestions=(change.flags("--dtype half") if own else change.leave_out(),),
+            message=f"--dtype {given}: {model.value.id} is quantized with {of_checkpoint}, which vLLM {release} does "
+            f"not compute in {dtype}" + (f" {_why(named)}" if is_slow else ""),
+            certainty=certainty(engine) if is_known else "likely",
+            uncertain=None if is_known else "vLLM may find another quantization in the checkpoint than podfit knows of",
+            suggestions=(change.flags("--dtype half") if is_slow else change.leave_out(),),
         )
+
+
+def _has_slow_kernel(of_checkpoint: str, named: object, model: Model, release: Release) -> bool:
+    """True if the kernel serves the checkpoint that computes in float16 alone (`AS_NAMED`). `named`: the value of
+    --quantization; None if it is not given."""
+    if of_checkpoint not in ("awq", "gptq") or release >= AS_NAMED:
+        return False
+    is_asymmetric = of_checkpoint == "gptq" and (model.quantization_config or {}).get("sym") is False
+    return named == of_checkpoint or (named is None and is_asymmetric)
 
 
 def _why(named: object) -> str:
