@@ -77,10 +77,10 @@ class Peer(HttpToolsProtocol):
     def busy(self) -> bool:
         """True if the peer has sent an entire request and gets its answer, or has sent further requests. False if it
         does not read the answer."""
-        if self.flow.write_paused:
-            return False
         has_pending = bool(self.cycle) and not self.cycle.response_complete and not self.cycle.more_body
-        return has_pending or bool(self.pipeline)
+        if not has_pending and not self.pipeline:  # also before the end of the handshake, when there is no `flow`
+            return False
+        return not self.flow.write_paused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self.joined = Joined(transport)
