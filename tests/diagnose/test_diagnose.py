@@ -157,6 +157,18 @@ def test_an_answer_of_loki_is_read_by_stream_and_time() -> None:
     assert cause in found.evidence[0]
 
 
+def test_an_empty_message_does_not_hide_the_next_key() -> None:
+    line = "ValueError: No available memory for the cache blocks."
+    assert _id(_one(json.dumps({"message": "", "log": line}))) == "no-kv-blocks"
+
+
+def test_records_in_records_are_read_a_few_levels_deep() -> None:
+    """A line of 1,000 of them ends in no error."""
+    line = "ValueError: No available memory for the cache blocks."
+    assert _id(_one('{"log":' * 3 + json.dumps(line) + "}" * 3)) == "no-kv-blocks"
+    assert _id(_one('{"log":' * 900 + "1" + "}" * 900)) is None
+
+
 def test_vllms_own_json_lines_are_read_with_level_and_traceback() -> None:
     record = {
         "asctime": "2026-03-03 10:00:00,123", "levelname": "ERROR", "name": "vllm.v1.engine.core",

@@ -10,6 +10,7 @@ from podfit.base.secret import FORMS
 from podfit.evaluation.lint import GradedFinding, lint
 from podfit.evaluation.policy import builtin
 from podfit.report.text import summary
+from podfit.rules import _flags
 from podfit.vllm.facts import Facts
 
 QWEN = "Qwen/Qwen3-8B"
@@ -43,6 +44,13 @@ def test_of_a_spoilt_length_the_cause_alone_is_told(pod: dict[str, Any], args: l
     found = _findings(pod, "--model", QWEN, *args)
     assert found[rule].mode == "deny"
     assert not found.keys() & set(LENGTH)
+
+
+def test_another_flag_whose_name_has_the_name_in_it_spoils_nothing() -> None:
+    """`--max-model-len` has the word "model" in it, and `--model` is not there."""
+    assert "model" in _flags._names("--model x")
+    assert "model" not in _flags._names("--max-model-len=abc")
+    assert "max_model_len" in _flags._names("\u2013max-model-len")
 
 
 def test_a_length_that_the_module_ignores_is_not_there(pod: dict[str, Any]) -> None:

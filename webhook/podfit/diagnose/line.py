@@ -125,6 +125,12 @@ _LEVELS: dict[str, Level] = {
     "f": "error", "emergency": "error", "alert": "error", "panic": "error",
 }  # fmt: skip
 _MESSAGE_KEYS = ("message", "msg", "log", "line", "textPayload", "text", "event", "body", "stringValue", "MESSAGE")
+"""The keys of a message in the records of Python's loggers, Docker, Loki, Google Cloud, OpenTelemetry and journald, the
+most specific first. The value may be a record itself."""
+_INNER_KEYS = ("jsonPayload", "fields", "record")
+"""The keys of a record in the records of Google Cloud, tracing libraries and loguru, where none has a message."""
+_MAX_NESTED_RECORDS = 8
+"""Records within each other that are read; a choice: collectors nest two or three."""
 _LEVEL_KEYS = ("levelname", "level", "severity", "lvl", "log.level", "loglevel")
 _LOGGER_KEYS = {"levelname", "logger", "logger_name", "name", "funcName", "module", "filename", "lineno", "processName"}
 """Keys of a record that the program's own logger wrote."""
@@ -311,23 +317,26 @@ def _record_level_field(record: Mapping[str, Any]) -> Level | None:
     return None
 
 
-def _record_texts(record: Mapping[str, Any]) -> Iterator[str]:
-    """The messages of a JSON record, nested ones too."""
-    for key in _MESSAGE_KEYS:
-        value = record.get(key)
-        if isinstance(value, str):
-            yield value
-            break
-        if isinstance(value, dict):
-            yield from _record_texts(value)
-            break
-    else:
-        inner = record.get("jsonPayload") or record.get("fields") or record.get("record")
-        if isinstance(inner, dict):
-            yield from _record_texts(inner)
+def _record_texts(record: Mapping[str, Any], levels: int = _MAX_NESTED_RECORDS) -> Iterator[str]:
+    """The message of a JSON record, then its tracebacks; of a record in it, too, `levels` deep."""
+    message = _record_message(record)
+    if isinstance(message, str):
+        yield message
+    elif message is not None and levels > 1:
+        yield from _record_texts(message, levels - 1)
     for key in _TRACE_KEYS:
         value = record.get(key)
         if isinstance(value, str):
             yield value
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
-            yield "".join(value)
+            yield "".join(value)  # lines with their ends, as traceback.format_exception gives them
+
+
+def _record_message(record: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+    """The first message of a JSON record that is not empty, or the record that has it; None without one."""
+    for key in _MESSAGE_KEYS:
+        value = record.get(key)
+        if value and isinstance(value, str | dict):
+            return value
+    inner = next((record[key] for key in _INNER_KEYS if record.get(key)), None)
+    return inner if isinstance(inner, dict) else None

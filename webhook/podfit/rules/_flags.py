@@ -28,7 +28,7 @@ _YAML_KEY = regex(
 )
 """A key of YAML that became a word of a list."""
 
-
+_NAME = regex(r"\w+")
 _CODE = regex(r"/(site|dist)-packages(/|$)|/python3?[\d.]*$|/vllm(-workspace)?/vllm(/|$)|/bin/vllm$")
 """The paths of installed Python code and of vLLM's own program."""
 _NO_CODE = regex(r"\.(json|jinja|ya?ml|txt)$|/configs$")
@@ -290,7 +290,12 @@ def spoilt(engine: Engine, dest: str) -> bool:
     # The word before it may be the flag, with another dash, which the module takes for its positional argument.
     indices = rejected | {index - 1 for index in rejected}
     words = engine.command.words
-    return any(dest in words[index].text.replace("-", "_") for index in indices if 0 <= index < len(words))
+    return any(dest in _names(words[index].text) for index in indices if 0 <= index < len(words))
+
+
+def _names(text: str) -> set[str]:
+    """The names in a word, with underscores: max_model_len for `–max-model-len` and `--max-model-len 8192`."""
+    return {name.strip("_") for name in _NAME.findall(text.replace("-", "_"))}
 
 
 def explained(engine: Engine) -> set[int]:
