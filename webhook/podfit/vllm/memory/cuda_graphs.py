@@ -72,7 +72,7 @@ FLOOR, FLOOR_BEFORE = 0.15, 0.1
 """The certain share of the likely bytes, with the sizes PRINTED and PRINTED_BEFORE. The least of 45 printed estimates
 was 0.15 of PRINTED_BEFORE's, the largest 5 times (including a drafter's graphs)."""
 LOW, HIGH = 0.3, 2.2
-"""The 95 % interval, relative to the likely bytes (assumed; few of the printed estimates are far from it)."""
+"""The 95 % interval, relative to the likely bytes (assumed)."""
 USUAL_LAYERS = 32
 """Layers of a model whose number of layers is unknown (assumed; those of Llama 3.1 8B)."""
 
