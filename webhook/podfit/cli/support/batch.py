@@ -31,6 +31,7 @@ def run(name: str, policy: Policy, facts: Facts) -> int:
 
 
 def _lines(name: str) -> Iterator[str]:
+    """The lines of a file, or of standard input (`-`) as they come, without blank ones."""
     lines = sys.stdin if name == "-" else edge.read_text(Path(name)).splitlines()
     yield from (line for line in lines if line.strip())
 
@@ -45,7 +46,8 @@ def _line(line: str, policy: Policy, facts: Facts) -> dict[str, Any]:
 
 
 def answer(case: Mapping[str, Any], policy: Policy, known: Facts | None = None) -> dict[str, Any]:
-    """One object of a batch, answered."""
+    """The answer to one object of a batch as JSON values: its `id` with the plan, or with an `error`. `known`: its
+    `show_secrets` applies, all other facts are the object's."""
     show = known is not None and known.show_secrets
     try:
         resource = _resource(case.get("gpu"))
@@ -70,7 +72,8 @@ shorter value is not masked. Keys that services issue are longer (a Hugging Face
 
 
 def _with_short_values(engine: Mapping[str, Any], read: Engine) -> dict[str, Any]:
-    """`engine` of the answer, in whose `arguments` values too short to be a secret are as given."""
+    """The answer's `engine` with the values of `arguments` that are too short to be a secret as in the command line.
+    `read`: the engine of that command line."""
     written = {**read.args.given, **read.args.written}
     arguments = {name: _unmask_short(item, written[name]) for name, item in engine["arguments"].items()}
     masked = [name for name in engine["masked"] if arguments[name] != written[name]]
@@ -78,6 +81,7 @@ def _with_short_values(engine: Mapping[str, Any], read: Engine) -> dict[str, Any
 
 
 def _unmask_short(value: Any, given: Any) -> Any:
+    """A text shorter than SHORTEST_SECRET as `given`, all else as the masked `value`; in a list item by item."""
     if isinstance(given, list | tuple):
         return [_unmask_short(*pair) for pair in zip(value, given, strict=True)]
     return given if isinstance(given, str) and len(given) < SHORTEST_SECRET else value
@@ -100,29 +104,30 @@ def _argv(case: Mapping[str, Any]) -> list[str]:
 def _version(case: Mapping[str, Any]) -> str | None:
     """The case's release of vLLM; None, or empty, if it sets none. Raises UnusableError."""
     version = case.get("vllm_version")
-    if version is not None and (not isinstance(version, str) or (version and release.parse(version) is None)):
+    if version is None or version == "":
+        return version
+    if not isinstance(version, str) or release.parse(version) is None:
         raise edge.UnusableError(f'vllm_version: {version!r} is not a version such as "0.27.1"')
     return version
 
 
 def _facts(case: Mapping[str, Any]) -> Facts:
-    """The facts with the GPU, memory and model of a case."""
+    """The facts with the GPU, memory and model of a case; "*" is the model of every name."""
     config = case.get("model_config")
-    memory, weights, cache = (
-        _bytes(case, key) for key in ("gpu_memory_bytes", "weights_bytes", "kv_cache_memory_bytes")
-    )
+    models = {}
+    if isinstance(config, dict):
+        models["*"] = GivenModel(config, "config.json handed in", given.count_weights(config, {}))
     return Facts(
         gpu=_accelerator(case.get("gpu")),
-        gpu_memory=memory,
-        kv_cache_memory=cache,
-        models={"*": GivenModel(config, "config.json handed in", given.count_weights(config, {}))}
-        if isinstance(config, dict)
-        else {},
-        weights_bytes=weights,
+        gpu_memory=_bytes(case, "gpu_memory_bytes"),
+        kv_cache_memory=_bytes(case, "kv_cache_memory_bytes"),
+        models=models,
+        weights_bytes=_bytes(case, "weights_bytes"),
     )
 
 
 def _bytes(case: Mapping[str, Any], key: str) -> int | None:
+    """The number of bytes in a field; None if it is missing or not a whole number."""
     value = case.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -34,14 +34,18 @@ class Planned(Collector):
 
     def __init__(self) -> None:
         self.scan: Scan | None = None
+        """The last complete one; None before it."""
         self.seconds = 0.0
+        """How long it took."""
         self.at = 0.0
+        """When it ended, in seconds since 1970."""
         self.worked = False
+        """The last scan was complete."""
         self.events: Mapping[str, int] = {}
         """Outcome → number of Events; empty without `--write-events`."""
 
     def collect(self) -> Iterator[Metric]:
-        """Called at a scrape."""
+        """The metrics at a scrape; without a complete scan only whether the last one worked, and the Events."""
         worked = GaugeMetricFamily("podfit_scan_success", "1: the last scan worked; 0: what is here is older")
         worked.add_metric([], float(self.worked))
         yield worked
@@ -54,14 +58,10 @@ class Planned(Collector):
             yield written
         if self.scan is None:
             return
-        gauges = {
-            "podfit_scan_timestamp_seconds": ("When the last scan that worked had ended", self.at),
-            "podfit_scan_duration_seconds": ("How long it took", self.seconds),
-        }
-        for name, (says, value) in gauges.items():
-            gauge_metric_family = GaugeMetricFamily(name, says)
-            gauge_metric_family.add_metric([], value)
-            yield gauge_metric_family
+        yield GaugeMetricFamily(
+            "podfit_scan_timestamp_seconds", "When the last scan that worked had ended", value=self.at
+        )
+        yield GaugeMetricFamily("podfit_scan_duration_seconds", "How long it took", value=self.seconds)
         yield from _counts(self.scan)
         yield from _planned(self.scan)
 
@@ -108,17 +108,17 @@ def _planned(scan: Scan) -> Iterator[Metric]:
     pods = GaugeMetricFamily(
         "podfit_planned_pod_info", "Which workload a running Pod comes of", labels=[*WORKLOAD, "pod"]
     )
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}  # uid of a workload → values of the labels WORKLOAD
     for row in scan.rows:
-        of = names.setdefault(row.object.uid, _workload(row))
+        workload = names.setdefault(row.object.uid, _workload(row))
         container = clean(row.container)
         for plane, lines in row.planned.items():
             for line, span in lines.items():
-                likely.add_metric([*of, container, plane, line], span.likely)
+                likely.add_metric([*workload, container, plane, line], span.likely)
                 if line in TOTALS:
-                    high.add_metric([*of, container, plane, line], span.high)
+                    high.add_metric([*workload, container, plane, line], span.high)
         if row.tokens is not None:
-            tokens.add_metric([*of, container], row.tokens.likely)
+            tokens.add_metric([*workload, container], row.tokens.likely)
     for (_, pod), uid in scan.pods.items():
         if uid in names:
             pods.add_metric([*names[uid], clean(pod)], 1)
@@ -126,6 +126,7 @@ def _planned(scan: Scan) -> Iterator[Metric]:
 
 
 def _workload(row: ScannedContainer) -> list[str]:
+    """The values of the labels WORKLOAD."""
     return [clean(name) for name in (row.object.namespace, row.object.name, row.object.kind.lower())]
 
 
@@ -168,8 +169,9 @@ def serve(
     stop: Event,
     events: Mapping[str, int] | None = None,
 ) -> None:
-    """Answers /metrics and scans, again and again, until `stop` is set; raises OSError if the port is taken.
+    """Answers /metrics and scans every `every` seconds, until `stop` is set; raises OSError if the port is taken.
 
+    `address`: host (empty: every interface) and port. `read`: scans once.
     `events`: counts of Events, which `read` changes."""
     planned = Planned()
     planned.events = events or {}
@@ -187,7 +189,8 @@ def serve(
             except Exception as error:  # the cluster is away, or we are at fault: the last good numbers stay
                 planned.worked = False
                 edge.tell(f"error: the scan failed: {error}")
-            stop.wait(max(1.0, every - (time.monotonic() - start)))
+            seconds_left = every - (time.monotonic() - start)
+            stop.wait(max(1.0, seconds_left))  # a pause, also if a scan takes longer than `every`
     finally:
         server.shutdown()
         server.server_close()

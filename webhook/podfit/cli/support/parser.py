@@ -44,9 +44,18 @@ class Parser(argparse.ArgumentParser):
     def unknown(self, words: Sequence[str], hint: str = "") -> NoReturn:
         """Ends with exit code 2 for options and operands that are not known; `hint` may replace "did you mean"."""
         text = Secrets.of(words).line(" ".join(words))
-        flag = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
-        near = nearest(flag, set(re.findall(r"--[a-z][\w-]+", self.format_help())) - {flag}) if flag else []
-        self.error(f"unrecognized arguments: {text}{_did_you_mean(near) if near and not hint else hint}")
+        if not hint:
+            hint = _did_you_mean(self._flags_near(words))
+        self.error(f"unrecognized arguments: {text}{hint}")
+
+    def _flags_near(self, words: Sequence[str]) -> list[str]:
+        """The flags of the help that are similar to the first long flag of the words; empty without one."""
+        for word in words:
+            if word.startswith("--"):
+                flag = word.partition("=")[0]
+                known = set(re.findall(r"--[a-z][\w-]+", self.format_help()))
+                return nearest(flag, known - {flag})
+        return []
 
 
 def _with_hint(message: str) -> str:
@@ -63,4 +72,5 @@ def _with_hint(message: str) -> str:
 
 
 def _did_you_mean(near: Sequence[str]) -> str:
+    """A sentence with the first of the names; "" if there is none."""
     return f". Did you mean {near[0]}?" if near else ""

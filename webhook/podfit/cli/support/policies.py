@@ -107,6 +107,7 @@ def path(name: str) -> Path:
 
 
 def _shipped(name: str) -> Path:
+    """The file of a shipped policy: of the first of _FOLDERS that is there."""
     folder = next((path for path in _FOLDERS if path.is_dir()), _FOLDERS[0])
     return folder / f"{name}.yaml"
 
@@ -126,13 +127,10 @@ def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """(name for messages, path) of each policy: a folder's YAML files without hidden ones and schemas."""
     for name in names:
         policy_path = path(name)
-        if policy_path.is_dir():
-            inside = (
-                path
-                for path in sorted(policy_path.iterdir())
-                if path.suffix in edge.MANIFEST_SUFFIXES and path.is_file()
-            )
-            paths = (path for path in inside if path.name[0] != "." and not is_schema(edge.read_text(path)))
-            yield from ((str(path), path) for path in paths)
-        else:
+        if not policy_path.is_dir():
             yield name, policy_path
+            continue
+        for file in sorted(policy_path.iterdir()):
+            is_policy = file.suffix in edge.MANIFEST_SUFFIXES and file.is_file() and not file.name.startswith(".")
+            if is_policy and not is_schema(edge.read_text(file)):
+                yield str(file), file

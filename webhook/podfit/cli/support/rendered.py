@@ -28,16 +28,17 @@ def manifests(args: argparse.Namespace) -> list[tuple[str, bytes]]:
     from shutil import which
 
     if args.helm:
-        words = [
-            *(word for file in args.values for word in ("--values", file)),
-            *(w for s in args.set for w in ("--set", s)),
-        ]
-        items.append((f"helm template {args.helm}", _output(["helm", "template", "podfit", args.helm, *words])))
+        words = ["helm", "template", "podfit", args.helm]
+        for file in args.values:
+            words += ["--values", file]
+        for setting in args.set:
+            words += ["--set", setting]
+        items.append((f"helm template {args.helm}", _output(words)))
     elif args.values or args.set:
         raise edge.UnusableError("--values and --set belong to --helm CHART")
     if args.kustomize:
         tools = (["kustomize", "build"], ["kubectl", "kustomize"])
-        tool = next((words for words in tools if which(words[0])), tools[0])
+        tool = next((words for words in tools if which(words[0])), tools[0])  # the first for its error if none is there
         items.append((f"kustomize build {args.kustomize}", _output([*tool, args.kustomize])))
     return items
 
@@ -54,11 +55,11 @@ def _output(words: Sequence[str]) -> bytes:
         )
     done = subprocess.run([program, *words[1:]], capture_output=True, check=False)
     if done.returncode:
-        texts = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-        called = Secrets.of(words).masked(" ".join(words))
-        raise edge.UnusableError(
-            [f"{called}: {FORMS.masked(_plain(line), quoted=True)}" for line in texts] or f"{words[0]} failed", 3
-        )
+        error_lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        if not error_lines:
+            raise edge.UnusableError(f"{words[0]} failed", 3)
+        command = Secrets.of(words).masked(" ".join(words))
+        raise edge.UnusableError([f"{command}: {FORMS.masked(_plain(line), quoted=True)}" for line in error_lines], 3)
     return done.stdout
 
 
@@ -67,6 +68,6 @@ _LOGGED = regex(r'[EWIF]\d{4} [\d:.]+ +\d+ \S+\] .*?\berr="(?P<error>(?:[^"\\]|\
 
 
 def _plain(line: str) -> str:
-    """A line of a program without the prefix and suffix of its logger."""
+    """A line of a program; of one from Kubernetes' logger its error alone, without the escapes in its quotes."""
     logged = _LOGGED.match(line.strip())
     return re.sub(r"\\(.)", r"\1", logged["error"]) if logged else line.strip()

@@ -25,8 +25,10 @@ def colors(stream: TextIO | None = None) -> bool:
     """True if to color: as `--color` says; else not with NO_COLOR (no-color.org); else with FORCE_COLOR
     (force-color.org), or on a terminal that shows colors. `stream`: standard output if None."""
     choice = CHOICE.get()
-    if choice != "auto" or os.environ.get("NO_COLOR"):
+    if choice != "auto":
         return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
     if os.environ.get("FORCE_COLOR"):
         return True
     return is_terminal(stream) and os.environ.get("TERM") != "dumb"
@@ -70,7 +72,8 @@ def wrapped(rendered: str, columns: int) -> str:
     """The text with longer lines broken between words; the rest of a line is indented by four more.
 
     Rows of a table stay whole: broken, they can't be read."""
-    return "\n".join(part for line in rendered.split("\n") for part in _broken(line, max(LEAST, columns)))
+    columns = max(LEAST, columns)
+    return "\n".join(part for line in rendered.split("\n") for part in _broken(line, columns))
 
 
 def _broken(line: str, columns: int) -> Iterator[str]:
@@ -89,6 +92,7 @@ def _broken(line: str, columns: int) -> Iterator[str]:
 
 
 _PREFIXES = {"error:": "1;31", "warning:": "1;33", "note:": "36"}
+"""The ANSI code (ECMA-48, SGR) of each prefix: bold red, bold yellow, cyan."""
 
 
 def message(line: str) -> str:
