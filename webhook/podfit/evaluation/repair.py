@@ -15,7 +15,7 @@ from podfit.kube.workload import JSON
 from podfit.rules.rule import Place
 from podfit.vllm.facts import Facts
 
-Found = tuple[GradedFinding, Result]
+FindingOfContainer = tuple[GradedFinding, Result]
 """A finding, and the container that it is about."""
 
 
@@ -124,7 +124,7 @@ def _rounds(where: Place, containers: int) -> int:
     return max(MIN_ROUNDS, MAX_EVALUATIONS // max(1, containers))
 
 
-def _independent(pairs: Sequence[Found]) -> list[GradedFinding]:
+def _independent(pairs: Sequence[FindingOfContainer]) -> list[GradedFinding]:
     """The findings of one round: the first one, and the first of each other Pod template, if the fixes of all of them
     are within their templates. Then none changes what another one computed. `pairs` is not empty."""
     first, result = pairs[0]
@@ -155,7 +155,7 @@ def _is_left(finding: GradedFinding, rules: Collection[str]) -> bool:
 
 
 def _settled(
-    done: Sequence[GradedFinding], before: Sequence[Found], results: Iterable[Result]
+    done: Sequence[GradedFinding], before: Sequence[FindingOfContainer], results: Iterable[Result]
 ) -> list[list[GradedFinding]]:
     """For each repair of `done`: findings of `before`, other than the repaired ones, that are not in `results` any
     more. If several repairs may be the reason, the first one in the same Pod template counts, or the first of all. A
