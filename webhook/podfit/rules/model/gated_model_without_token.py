@@ -65,23 +65,21 @@ TRANSIENT = frozenset({"emptyDir", "configMap", "downwardAPI"})
 
 
 def _may_have_token(engine: Engine) -> bool:
-    """True if a token, or another place than the hub, is given somewhere, or may be where it can't be seen."""
-    known, env = engine.command.env, engine.field("env")
-    if engine.field("envFrom") or engine.args.open or any(known.get(name) for name in OTHER_TOKEN_SOURCES):
+    """True if a token, or another place than the hub, is given somewhere, or may be where it can't be seen.
+
+    False if a token's variable is empty: that alone is a mention of it."""
+    known, variables = engine.command.env, mappings(engine.field("env"))
+    if engine.field("envFrom") or engine.args.open:
+        return True  # either may bring a token: a variable, or `--hf-token`
+    if any(known.get(name) for name in OTHER_TOKEN_SOURCES) or is_offline(known) or modelscope(known):
         return True
-    if is_offline(known) or modelscope(known):
-        return True
-    named = mappings(env)
-    if any(
-        item.get("name") in (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE) and item.get("name") not in known
-        for item in named
-    ):
+    replacing = (*OTHER_TOKEN_SOURCES, *OFFLINE, MODELSCOPE)
+    if any(item.get("name") in replacing and item.get("name") not in known for item in variables):
         return True  # its value is not seen
-    if any(
-        item.get("name") in TOKEN_VARIABLES and item.get("value") == "" and not item.get("valueFrom") for item in named
-    ):
+    tokens = [item for item in variables if item.get("name") in TOKEN_VARIABLES]
+    if any(item.get("value") == "" and not item.get("valueFrom") for item in tokens):
         return False
-    return engine.cached_object.once(_mentions)
+    return engine.cached_object.once(_mentions)  # finds the name of a token's variable, too
 
 
 def _mentions(cached_object: CachedObject) -> bool:
