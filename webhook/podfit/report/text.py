@@ -93,7 +93,9 @@ def _written_model(engine: Engine, secrets: Secrets) -> str:
 
 
 def reason(engine: Engine) -> str:
-    """The reason for the `verdict`: the arithmetic, or if it depends on the GPU those on which it fits."""
+    """The reason for the `verdict`: the plan's arithmetic, and why vLLM runs its V0 engine if it does.
+
+    Without a GPU, or where the possible ones differ in it, it is the GPUs on which it fits, if known."""
     if engine.gpu is None or gpu_set.differs(engine):
         by_gpu = gpu_set.sentence(engine)
         if by_gpu:

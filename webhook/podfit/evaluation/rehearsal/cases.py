@@ -100,13 +100,15 @@ def run(
 
 
 def _with_labels(facts: Facts, obj: RehearsedObject, labels: Mapping[str, str] | None) -> Facts:
-    """The facts with these labels of the object's namespace; unchanged if they are unknown (`labels` None)."""
+    """The facts with a cluster that has the object's namespace, with these labels; unchanged if `labels` is None. The
+    nodes of a case are not in the cluster, but described ones (`Facts.fleet`), and stay."""
     if labels is None:
         return facts
     metadata = obj.object.get("metadata")
     own_namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     namespace = str(own_namespace or obj.namespace or "")
-    return replace(facts, cluster=Snapshot({"namespaces": {("", namespace): {"labels": labels}}}, version="case"))
+    objects = {"namespaces": {("", namespace): {"labels": labels}}}  # kind → (namespace, name) → object; it is in none
+    return replace(facts, cluster=Snapshot(objects, version="case"))
 
 
 def _mismatches(expected: Expected, verdict: RehearsedDecision) -> Iterator[str]:

@@ -190,9 +190,10 @@ def _results(engine: Engine) -> Iterator[tuple[str, str]]:
             yield "Maximum concurrency", f"{fits} {why_more_fit(ledger)}".rstrip()
         if ledger.longest_request:
             yield "longest request", f"{ledger.longest_request:,} tokens fit"
-        needed = ledger.least_kv_cache_bytes
-        if engine.plan.verdict == "unsure" and needed and engine.plan.cause in ("request", "blocks"):
-            yield "start-ups like it", leaning.sentence(ledger.kv_cache, needed)
+        least = ledger.least_kv_cache_bytes
+        is_of_kv_cache = engine.plan.cause in ("request", "blocks")  # the causes that compare the KV cache with `least`
+        if engine.plan.verdict == "unsure" and is_of_kv_cache and least:
+            yield "start-ups like it", leaning.sentence(ledger.kv_cache, least)
     if host is not None:
         yield "/dev/shm", f"{human(host.shm.likely)} needed"
     if startup is not None:

@@ -37,12 +37,14 @@ class RequestNeverFinishes(Rule):
         if ledger is None or engine.plan.verdict == "does-not-fit" or spoilt(engine, "max_model_len"):
             return
         needed, left = ledger.request_bytes, ledger.kv_cache
-        if needed is None or left.likely <= 0 or is_short(engine) or ledger.resolved.budget.auto_len:
+        if needed is None or left.likely <= 0 or ledger.resolved.budget.auto_len:
             return
-        if not ledger.checks_only:  # vLLM's own check counts as much as a request takes
+        if is_short(engine):  # too small for vLLM's own check: kv-cache-too-small reports it
+            return
+        if not ledger.checks_only:  # that check counts as much as a request takes
             return
         certainty, limited = _shortage.of_kv_cache(engine, ledger, needed)
-        if certainty is None:
+        if certainty is None:  # the KV cache surely holds a request
             return
         yield Finding(
             path=engine.argument("max_model_len"),
