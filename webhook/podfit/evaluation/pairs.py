@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -100,15 +101,19 @@ def _with_renamed_container(
 def _matched(sides: Sequence[Side], new: Sequence[Side]) -> list[tuple[Side | None, Side | None]]:
     """Return the pairs of containers of one key: those of one file, then the others in their order. First every new
     side, with None if no old one is left; then (old side, None)."""
-    remaining = list(sides)
-    partners: dict[int, Side] = {}  # index in `new` → old side
+    old_of_file: dict[str, deque[int]] = {}
+    for old_index, side in enumerate(sides):
+        old_of_file.setdefault(side.file, deque()).append(old_index)
+    partners: dict[int, int] = {}  # index in `new` → index in `sides`
     for index, side in enumerate(new):
-        same_file = [other for other in remaining if other.file == side.file]
-        if same_file:
-            partners[index] = same_file[0]
-            remaining = [other for other in remaining if other is not same_file[0]]
-    for index in range(len(new)):
-        if index not in partners and remaining:
-            partners[index] = remaining.pop(0)
-    matched: list[tuple[Side | None, Side | None]] = [(partners.get(index), side) for index, side in enumerate(new)]
-    return matched + [(side, None) for side in remaining]
+        if old_of_file.get(side.file):
+            partners[index] = old_of_file[side.file].popleft()
+    taken = set(partners.values())
+    remaining = deque(old for old_index, old in enumerate(sides) if old_index not in taken)
+    matched: list[tuple[Side | None, Side | None]] = []
+    for index, side in enumerate(new):
+        if index in partners:
+            matched.append((sides[partners[index]], side))
+        else:
+            matched.append((remaining.popleft() if remaining else None, side))
+    return matched + [(old, None) for old in remaining]

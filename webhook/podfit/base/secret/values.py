@@ -47,8 +47,9 @@ def bare(value: str) -> str:
 
 
 def is_weak(value: str) -> bool:
-    """Return whether the value is so short that it is masked only after the name of a secret. That are two characters,
-    three lower-case letters, which may be a word, or a number of a few digits."""
+    """Return whether the value is so short that it is masked only after the name of a secret.
+
+    It has at most two characters, three lower-case letters, which may be a word, or fewer than _WEAK_DIGITS digits."""
     if value.isdecimal():
         return len(value) < _WEAK_DIGITS
     return len(value) < 3 or (len(value) == 3 and value.islower() and value.isalpha())
